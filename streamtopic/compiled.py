@@ -26,7 +26,6 @@ __all__ = [
     "inner",
     "kernel",
     "once",
-    "remember_answers",
     "short",
 ]
 
@@ -190,29 +189,3 @@ def duration_is_said(done: str, said: bool, clock: Callable[[], float] = time.mo
     yield
     if said:
         logger.warning("%s: %.1f s", done, clock() - start, extra={"event": "duration"})
-
-
-def remember_answers() -> None:
-    """Make numba look up once how an operator works on given types, and remember the answer, in this whole process.
-
-    For a process that does nothing but compile. numba asks again at each place of an operator, and in each round of
-    its work on types: ten times for each different question. The answer depends on the operator and on the types only.
-    """
-    # Here, since no other process needs this place inside numba.
-    from numba.core.types.functions import BaseFunction
-
-    functions: Any = BaseFunction
-    look_up = functions.get_call_type
-    answers: dict[Any, Any] = {}
-
-    def remembered(self: Any, context: Any, args: Any, kws: Any) -> Any:  # noqa: ANN401  as numba calls it
-        if kws:
-            return look_up(self, context, args, kws)
-        question = self, tuple(args)
-        answer = answers.get(question)
-        # If there is no answer numba raises an error, which is not kept: types may be known better in a later round.
-        if answer is None:
-            answer = answers[question] = look_up(self, context, args, kws)
-        return answer
-
-    functions.get_call_type = remembered

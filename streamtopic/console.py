@@ -26,7 +26,6 @@ __all__ = [
     "duration",
     "instant",
     "log_to_stderr",
-    "number",
     "number_of",
     "plain",
     "printable",
@@ -45,6 +44,10 @@ __all__ = [
 _TIMES = frozenset(
     {"applied", "at", "attested", "changed", "created", "decided", "due", "looked", "made", "received", "since"}
 )
+
+
+# Larger figures are written with an exponent.
+_LARGEST_PLAIN = 1e12
 
 
 class Update(Protocol):
@@ -237,10 +240,6 @@ def plain(value: object, name: str = "") -> str:
     if isinstance(value, int) and timed and value > 10**11:
         return instant(value, "seconds")
     if isinstance(value, float):
-        return number(value)
+        # Four digits, or a whole number if it has more.
+        return f"{value:,.0f}" if 1000 <= abs(value) < _LARGEST_PLAIN else f"{value:.4g}"
     return "-" if value is None or value == "" else str(value)
-
-
-def number(value: float | None) -> str:
-    """Write a figure in at most four digits; a dash for None."""
-    return "-" if value is None else f"{value:.4g}"

@@ -31,7 +31,7 @@ class Format:
 
 _REBUILD = "run `streamtopic rebuild`, which counts the log again"
 
-STATE = Format("the state in Redis", 13, _REBUILD)
+STATE = Format("the state in Redis", 14, _REBUILD)
 STORED_DOCUMENT = Format("a stored document", 2, _REBUILD)
 
 

@@ -171,8 +171,9 @@ class SyntheticTopics:
         """
         cap = weighting or Weighting(1)
         n = len(self.words)
-        blocks = [count(batch, n, cap) for batch in self._drawn(m, length, seed)]
-        total = Cooccurrence.sum(blocks, n)
+        total = Cooccurrence.zero(n)
+        for batch in self._drawn(m, length, seed):
+            total = total + count(batch, n, cap)
         return Counts(self.words, total)
 
     def recovery(self, words: tuple[str, ...], A: Float, R: Float | None = None) -> Recovery:

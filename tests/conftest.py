@@ -30,18 +30,6 @@ DEPLOYED_BROKER = "deployed_kafka"
 MAY_BE_SKIPPED = "MAY_BE_SKIPPED"
 
 
-def pytest_configure(config):
-    """Compile before the workers start: else each of them does it, and each program that they start."""
-    several = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
-    if not several or config.option.collectonly:
-        return
-    from streamtopic.service.first_run import cache_folder, compiling_ahead
-
-    if cache_folder() is not None:
-        with compiling_ahead() as wait:
-            wait(lambda *_: None)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """Share the tests out by files; a run of one file stays in this process, where pdb works.

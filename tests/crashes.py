@@ -1,9 +1,12 @@
-"""A process that is killed beside an append to the log, for tests of what the next process finds."""
+"""A process that is killed beside an append to the log, and a position that skips records."""
 
 import itertools
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
+
+from streamtopic.state.meta import read_meta
 
 
 class Crash(BaseException):
@@ -31,3 +34,9 @@ def killed_beside(log, topic, at, *, written):
         patch.setattr(log, "append_many", killed)
         with pytest.raises(Crash):
             yield
+
+
+def skip_records(connection, keys, records):
+    """Move the position of a partition on, as if so many records had been counted."""
+    meta = read_meta(connection, keys)
+    connection.call("HSET", keys.meta, "facts", replace(meta, next_offset=meta.next_offset + records).pack())

@@ -15,9 +15,10 @@ from random import Random
 
 import msgpack
 import numpy as np
-from sent_records import Sent
+from hypothesis import strategies as st
 
 from ledger_maker import SALT, LedgerMaker, envelope_of, payload_of, receipt_of
+from memory_log import MemoryLog
 from streamtopic.console import printable
 from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
 from streamtopic.documents.events import decode_record
@@ -90,38 +91,18 @@ class Decoder:
     read: object
 
 
-def fuzz(inputs, seed):
-    """Try every decoder in turn; return the findings, each with its decoder and the seed of its input.
-
-    inputs: how many to try. A time in its place would find another number of faults on each machine.
-    """
-    found = {}
-    for number in range(seed, seed + inputs):
-        decoder = DECODERS[number % len(DECODERS)]
-        error = outcome(decoder, _damaged(decoder, Random(number)))
-        if error is not None:
-            found.setdefault((decoder.name, error), number)
-    return [f"{name}, seed {number}: {error}" for (name, error), number in found.items()]
-
-
-def try_every_place(decoder):
-    """Put every extreme value, and nothing, in every place of a sample; return the number of inputs, and the findings.
+def every_place(decoder):
+    """Yield a sample with every extreme value, and with nothing, in every place of it.
 
     Chance needs many inputs until it meets one place with one value.
     """
-    errors = [outcome(decoder, data) for data in _every_place(decoder)]
-    return len(errors), {error for error in errors if error is not None}
-
-
-def _every_place(decoder):
     parse, write = _FORMS[decoder.form]
     yield from map(write, _replacements(parse(_sample(decoder))))
 
 
 def _replacements(value):
     yield from _EXTREMES
-    places = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    for place in places:
+    for place in _places(value):
         copy = value.copy()
         del copy[place]
         yield copy
@@ -129,6 +110,15 @@ def _replacements(value):
             copy = value.copy()
             copy[place] = replacement
             yield copy
+
+
+@cache
+def _sample(decoder):
+    return decoder.sample()
+
+
+def _places(value):
+    return list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
 
 
 def outcome(decoder, data):
@@ -143,58 +133,46 @@ def outcome(decoder, data):
     return None
 
 
-def _damaged(decoder, rng):
-    data = _sample(decoder)
-    if rng.random() < 0.1:
-        return _damaged_bytes(data, rng)
+@st.composite
+def damaged(draw, decoder):
+    """Draw a sample with one to three places changed, in its tree of values or in its bytes."""
     parse, write = _FORMS[decoder.form]
-    return write(_changed(parse(data), rng))
+    sample = _sample(decoder)
+    if draw(st.integers(0, 9)) == 0:
+        return draw(_spoiled(sample) | st.binary(max_size=64))
+    value = parse(sample)
+    for _ in range(draw(st.integers(1, 3))):
+        value = draw(_changed(value))
+    return write(value)
 
 
-def _damaged_bytes(data, rng):
-    if rng.random() < 0.2:
-        return rng.randbytes(rng.randrange(64))
-    damaged = bytearray(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.3 else data)
-    for _ in range(rng.randrange(1, 4) if damaged else 0):
-        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-    return bytes(damaged)
+@st.composite
+def _spoiled(draw, data):
+    spoiled = bytearray(data[: draw(st.integers(1, len(data)))])
+    places = st.dictionaries(st.integers(0, len(spoiled) - 1), st.integers(0, 255), max_size=3)
+    for place, value in draw(places).items():
+        spoiled[place] = value
+    return bytes(spoiled)
 
 
-def _changed(value, rng):
-    """Change one to three places of a tree."""
-    for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        value = _change(value, rng)
-    return value
-
-
-def _change(value, rng):
-    inside = isinstance(value, dict | list) and len(value) > 0 and rng.random() < 0.9
-    if not inside:
-        return _other(value, rng)
-    copy = value.copy()
-    place = rng.choice(list(copy)) if isinstance(copy, dict) else rng.randrange(len(copy))
-    how = rng.random()
-    if how < 0.1:
+@st.composite
+def _changed(draw, value):
+    """Take one place out, have it twice, or put another value in, of its type as often as of another."""
+    places = _places(value)
+    if not places or draw(st.integers(0, 9)) == 0:
+        near = st.from_type(type(value)) if isinstance(value, bool | int | float | str) else st.nothing()
+        return draw(near | st.sampled_from(_EXTREMES))
+    copy, place = value.copy(), draw(st.sampled_from(places))
+    how = draw(st.integers(0, 19))
+    if how == 0:
         del copy[place]
-    elif how < 0.15 and isinstance(copy, dict):
-        copy[rng.choice(["", "unknown", "\x00", "1" * 40, *map(str, copy)])] = copy[place]
-    elif how < 0.2 and isinstance(copy, list):
-        copy.insert(place, copy[rng.randrange(len(copy))])
+    elif how == 1 and isinstance(copy, dict):
+        copy[draw(st.sampled_from(["", "unknown", "\x00", "1" * 40, *map(str, copy)]))] = copy[place]
+    elif how == 1:
+        copy.insert(place, copy[place])
     else:
-        copy[place] = _change(copy[place], rng)
+        copy[place] = draw(_changed(copy[place]))
     return copy
-
-
-def _other(value, rng):
-    """Return another value: of the same type as often as of another."""
-    near = []
-    if isinstance(value, bool):
-        near = [not value]
-    elif isinstance(value, int | float):
-        near = [value + 1, -value, value * 2, value * 1e9, float(value)]
-    elif isinstance(value, str):
-        near = [value + "x", value[:-1], value.upper(), "\x1b" + value]
-    return rng.choice(near) if near and rng.random() < 0.5 else rng.choice(_EXTREMES)
 
 
 def _as_json(value):
@@ -333,7 +311,7 @@ def _read_release(data):
 @cache
 def _written():
     """Return a ledger of some entries, in memory."""
-    maker = LedgerMaker(Sent(), key=_KEY)
+    maker = LedgerMaker(MemoryLog(), key=_KEY)
     maker.append(sample_envelope(), receipt_of(7), Alive(1_700_000_000_000, 60_000, 3, Runs((2, 2))))
     return maker
 
@@ -470,11 +448,6 @@ def _read_chunk(data):
     list(reader.take(Record("t", 0, 0, given.get("key"), given.get("value"), headers, 0)))
     proof = proof_message(3, "a proof")
     list(reader.take(Record("t", 0, 1, proof.key, proof.value, (), 0)))
-
-
-@cache
-def _sample(decoder):
-    return decoder.sample()
 
 
 def sample_envelope():

@@ -177,12 +177,6 @@ class LedgerMaker:
         for page in pages(self.log, self.names.ledger, 0, 0):
             self.take(*(record.value for record in page))
 
-    def prove(self, made):
-        """Send a new proof of a version that was published; return it. made: of `publish`."""
-        proof = self.proof(made.index)
-        self.log.append_many(self.names.releases, [proof_message(made.version, proof)])
-        return proof
-
     def proof(self, index):
         """Return the text of the proof that an entry is in the ledger as it is now."""
         size = self.ledger.size

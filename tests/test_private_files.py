@@ -6,7 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamtopic.errors import SettingsError
 from streamtopic.security.private_files import new_file, open_to_others
+from streamtopic.service.instance import make_keys
+from streamtopic.settings import load
 
 
 def _two_at_once(path):
@@ -80,3 +83,17 @@ def test_content_then_name_reach_the_disk(tmp_path, monkeypatch):
         file.write(b"whole")
     content, folder = synced
     assert (content.parent, folder) == (tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["signing.key", "noise.key", "receipt.key"])
+def test_a_lost_key_of_an_instance_is_not_made_again(tmp_path, name):
+    """A second key would look like a forger, or draw other noise; before all keys were made there is no harm."""
+    settings = load({"dir": tmp_path})
+    make_keys(settings)
+    (tmp_path / "keys" / name).unlink()
+    with pytest.raises(SettingsError, match="restore it from your backup"):
+        make_keys(settings)
+    for made in ("complete", "signing.pub"):
+        (tmp_path / "keys" / made).unlink()
+    make_keys(settings)
+    assert (tmp_path / "keys" / name).exists()

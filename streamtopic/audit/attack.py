@@ -19,7 +19,6 @@ from streamtopic.audit.chosen_documents import MOST_SETS, Forgotten, hardest
 from streamtopic.audit.games import (
     Game,
     GameFinding,
-    NoiseClaim,
     broken,
     certified,
     edges,
@@ -32,6 +31,7 @@ from streamtopic.audit.games import (
 from streamtopic.counts import Counts
 from streamtopic.errors import UsageError
 from streamtopic.privacy.accounting import gaussian_scale
+from streamtopic.privacy.noise import Guarded
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner_options import LearnerOptions
 
@@ -44,7 +44,6 @@ CONFIDENCE = 0.95
 """Probability that all bounds of the games hold."""
 _LEAST_DRAWS = 600
 _USUAL_DRAWS = 4_000
-_CONTROL_DRAWS = 2_000
 # More draws take hours, and only a plan that asks for them gets them.
 _MOST_DRAWS = 100_000
 _WHOLE_DRAWS = 100
@@ -76,12 +75,12 @@ class AuditPlan:
         """Probability that the bounds of one game are wrong; over all games it adds up to 1 - CONFIDENCE."""
         return (1 - CONFIDENCE) / _GAMES
 
-    def enough(self, guarantee: NoiseClaim) -> int:
+    def enough(self, guarantee: Guarded) -> int:
         """Return the draws of each run in each game.
 
         Raises UsageError if the plan's draws cannot show a fault, or if the usual draws would take hours.
         """
-        least = self._least(guarantee)
+        least = self.controls(guarantee)
         if self.draws is not None and self.draws < least:
             raise UsageError(
                 f"{self.draws} draws cannot show a fault at epsilon {guarantee.epsilon}: give at least {least}"
@@ -93,13 +92,8 @@ class AuditPlan:
             )
         return self.draws or max(_USUAL_DRAWS, least)
 
-    def controls(self, guarantee: NoiseClaim) -> int:
-        """Return the draws of each run in each control: enough for its fault, and at most the draws of a game."""
-        wanted = max(_CONTROL_DRAWS, self._least(guarantee))
-        return min(self.enough(guarantee), wanted)
-
-    def _least(self, guarantee: NoiseClaim) -> int:
-        """Return the draws that show the faults of the controls at this claim."""
+    def controls(self, guarantee: Guarded) -> int:
+        """Return the draws of each run in each control, which show its fault at this claim."""
         mu = 1 / gaussian_scale(guarantee.epsilon, guarantee.delta)
         return max(least_draws(mu, self.error), _LEAST_DRAWS)
 
@@ -139,7 +133,7 @@ class AuditResult:
     controls: of broken noise.
     """
 
-    guarantee: NoiseClaim
+    guarantee: Guarded
     plan: AuditPlan
     m: int
     n: int
@@ -191,7 +185,7 @@ class AuditResult:
 def audit(
     counts: Counts,
     options: LearnerOptions,
-    guarantee: NoiseClaim,
+    guarantee: Guarded,
     plan: AuditPlan | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditResult:
@@ -234,7 +228,7 @@ def audit(
     return AuditResult(guarantee, plan, counts.documents, n, r, documents, tuple(games), tuple(controls))
 
 
-def _whole(hardest: Forgotten, retrained: TopicFit, guarantee: NoiseClaim) -> Game:
+def _whole(hardest: Forgotten, retrained: TopicFit, guarantee: Guarded) -> Game:
     """Return the game of a whole model, unlearned or retrained."""
     unlearned = hardest.model.A
     # Models over other words differ for certain, and the exact comparison has said so: the retrained one plays alone.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.audit.subtraction import difference
 from streamtopic.counts import MAX_LENGTH, Cooccurrence, Counts, DocumentBatch, Passage, count
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.display import WordEvidence, top_words, topic_correlations
@@ -176,10 +177,10 @@ def forget(
     words = counts.words
     batches = [DocumentBatch.build([document]) for document in documents]
     parts = [count(batch, len(words), options.weighting) for batch in batches]
-    held = Cooccurrence.sum([counts.cooccurrence, *parts], len(words))
+    held = sum(parts, counts.cooccurrence)
     learned = learn(Counts(words, held), options)
     # Taken before the updates, which work in place.
-    moved = _distance(learned, retrained)
+    moved = float(np.linalg.norm(difference(learned, retrained)))
     kept = exact_differences(learned, retrained, Counts(words, held), counts)
     fit: TopicFit | None = learned
     reason = ""
@@ -189,7 +190,7 @@ def forget(
         fit, reason = _without(fit, Counts(words, held), part, reason)
     model = fit or learn(counts, options)
     different = exact_differences(model, retrained, Counts(words, held), counts)
-    gap = _distance(model, retrained)
+    gap = float(np.linalg.norm(difference(model, retrained)))
     return Forgotten(name, len(documents), model, moved, gap, reason, different, kept)
 
 
@@ -280,21 +281,6 @@ def _text(words: npt.NDArray[np.integer], shared: npt.NDArray[np.integer]) -> Do
 def _passage(words: npt.NDArray[np.int32], counts: npt.NDArray[np.int32]) -> Passage:
     """Return a passage in which every token has a count."""
     return Passage(int(counts.sum()), words, counts)
-
-
-def _distance(one: TopicFit, other: TopicFit) -> float:
-    """Return ||A - A'||_F over the words of both; topics are compared in order."""
-    # The usual case, without a copy of both matrices.
-    if one.words == other.words:
-        return float(np.linalg.norm(one.A - other.A))
-    words = sorted({*one.words, *other.words})
-    place = {word: k for k, word in enumerate(words)}
-    gap = np.zeros((len(words), one.A.shape[1]))
-    in_one = [place[word] for word in one.words]
-    in_other = [place[word] for word in other.words]
-    gap[in_one] += one.A
-    gap[in_other] -= other.A
-    return float(np.linalg.norm(gap))
 
 
 def _digest(fit: TopicFit, counts: Counts) -> str:

@@ -31,16 +31,15 @@ from streamtopic.paper.capacity_formulas import ModelConstants
 from streamtopic.paper.theorem import TheoremOptions, plan_theorem
 from streamtopic.privacy.accounting import Composition, gaussian_epsilon, gaussian_scale
 from streamtopic.privacy.head_noise import HeadConstants, head_sensitivity, release_task_weights
-from streamtopic.privacy.keystream import NoiseKey, NoiseSeed, standard_normals
-from streamtopic.privacy.noise import NoisePlan, add_noise, plan_noise, release_matrix
-from streamtopic.privacy.series_noise import SeriesNoise
+from streamtopic.privacy.keystream import NoiseKey, NoiseSeed, draw_normals
+from streamtopic.privacy.noise import Guarded, NoisePlan, add_noise, plan_noise, release_matrix
+from streamtopic.privacy.private_noise import SeriesNoise
 from streamtopic.topics.heads import HeadTask
 
 __all__ = [
     "DISTINGUISHERS",
     "Game",
     "GameFinding",
-    "NoiseClaim",
     "Rates",
     "broken",
     "certified",
@@ -68,7 +67,7 @@ _SIZE = (64, 2)
 _CONSTANTS = ModelConstants(a=4.0, p_sep=0.1, gamma=0.1, eps0=0.01)
 
 # Thresholds to try for each score; more of them cost time, since each is tried in four ways.
-_THRESHOLDS = 48
+_THRESHOLDS = 49
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +130,6 @@ class GameFinding:
         return max(self.epsilon, self.gaussian)
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseClaim:
-    """The claim for one artifact.
-
-    epsilon, delta: of the guarantee.
-    tolerance: greatest distance of each run's matrix from the exact matrix, in Frobenius norm.
-    """
-
-    epsilon: float
-    delta: float
-    tolerance: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Game:
     """Two runs before noise, and the claim on telling them apart.
@@ -171,22 +157,16 @@ class Game:
         return float(np.sqrt(sum(squares)))
 
 
-def certified(guarantee: NoiseClaim) -> Mechanism:
+def certified(guarantee: Guarded) -> Mechanism:
     """Return the noise of published topics by the function that publishing calls, before columns are projected."""
 
     def noised(values: Float64, seed: NoiseSeed) -> Float64:
-        return release_matrix(
-            values,
-            tolerance=guarantee.tolerance,
-            epsilon=guarantee.epsilon,
-            delta=guarantee.delta,
-            seed=seed,
-        ).noised
+        return release_matrix(values, guarantee, seed).noised
 
     return noised
 
 
-def edges(A: Float64, guarantee: NoiseClaim, generator: np.random.Generator) -> tuple[Game, Game, Game]:
+def edges(A: Float64, guarantee: Guarded, generator: np.random.Generator) -> tuple[Game, Game, Game]:
     """Return games at the edge of the certificate: two runs that are 2 tolerance apart, the greatest distance.
 
     A: (n, r), a model; a small one is cut out of it, 128 words and 4 topics, at least half of its numbers 0.
@@ -225,7 +205,7 @@ def _scaled(direction: Float64, length: float) -> Float64:
     return np.asarray(length * direction / np.linalg.norm(direction))
 
 
-def broken(games: tuple[Game, Game, Game], guarantee: NoiseClaim) -> tuple[Game, ...]:
+def broken(games: tuple[Game, Game, Game], guarantee: Guarded) -> tuple[Game, ...]:
     """Return the games with a fault each; an audit that misses one of them shows nothing."""
     two, spread, versions = games
     tenth = replace(guarantee, tolerance=guarantee.tolerance / 10)
@@ -233,7 +213,7 @@ def broken(games: tuple[Game, Game, Game], guarantee: NoiseClaim) -> tuple[Game,
     plan = plan_noise(2 * guarantee.tolerance, guarantee.epsilon, guarantee.delta)
 
     def naive(values: Float64, seed: NoiseSeed) -> Float64:
-        draws = standard_normals(seed, values.size)
+        draws = draw_normals(seed, values.size).values
         return values + plan.sigma * draws.reshape(values.shape)
 
     def bare(values: Float64, seed: NoiseSeed) -> Float64:
@@ -261,7 +241,7 @@ def play(game: Game, draws: int, error: float, generator: np.random.Generator) -
         released = []
         for version, (make, values) in enumerate(zip(game.mechanisms, run, strict=True), 1):
             number = 1 if game.one_seed else version
-            seed = key.seed("audit", number, "digest")
+            seed = key.of("audit", number).seed("digest")
             released.append(make(values, seed))
         return look.at(released)
 
@@ -352,7 +332,7 @@ def _cut(A: Float64) -> Float64:
     return np.asarray(small / np.where(total > 0, total, 1.0))
 
 
-def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
+def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
     """Return a game of two heads released together, each as far apart in the two runs as its sensitivity allows."""
     task = HeadTask(ridge=1e-3, tolerance=1e-6)
     # Any constants will do: they scale sensitivity and noise alike.
@@ -372,16 +352,7 @@ def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
     )
 
     def noised(B: Float64, seed: NoiseSeed) -> Float64:
-        released = release_task_weights(
-            B,
-            constants,
-            task,
-            epsilon=guarantee.epsilon,
-            delta=guarantee.delta,
-            seed=seed,
-            together=2,
-        )
-        return released.noised
+        return release_task_weights(B, constants, task, guarantee, seed, together=2).noised
 
     far = head_sensitivity(constants, task)
     first = tuple(generator.normal(size=_SIZE) for _ in range(2))
@@ -389,7 +360,7 @@ def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
     return Game("two heads of withheld topics", first, second, (noised, noised), guarantee.epsilon, guarantee.delta)
 
 
-def theorem_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
+def theorem_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
     """Return a game of A and R released in theorem mode, as far apart as the two sensitivities allow."""
     # The proof needs an epsilon below 1. Together A and R spend more than one of them.
     epsilon = min(guarantee.epsilon, 0.5)
@@ -407,7 +378,7 @@ def theorem_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
     return Game(name, (A, R), (other_A, other_R), mechanisms, spent, guarantee.delta)
 
 
-def private_game(guarantee: NoiseClaim) -> Game:
+def private_game(guarantee: Guarded) -> Game:
     """Return a game of the versions of a period in private mode: a document with two contents, or none of it."""
     epsilon = max(guarantee.epsilon, 1.0)
     noise = SeriesNoise(_PERIOD, gaussian_scale(epsilon, guarantee.delta))
@@ -534,21 +505,9 @@ def least_draws(mu: float, error: float) -> int:
 
 
 def _tests(first: Float64, second: Float64, column: int) -> list[_Test]:
-    """Return tests at thresholds between the scores seen, in both directions, for either run."""
-    one = first[:, column]
-    other = second[:, column]
-    values = np.unique(np.concatenate([one, other]))
-    if len(values) < 2:
-        threshold = float(values[0])
-        return [_Test(column, 1.0, threshold, swapped=False)]
-    between = values[:-1] + np.diff(values) / 2
-    spaced = np.linspace(0, len(between) - 1, _THRESHOLDS).astype(int)
-    thresholds = set(between[spaced].tolist())
-    # Runs that do not overlap are told apart best at the ends of their scores.
-    ends = (one.min(), one.max(), other.min(), other.max())
-    for end in ends:
-        place = int(np.searchsorted(values, end))
-        near = between[max(place - 1, 0) : place + 1]
-        thresholds |= set(near.tolist())
-    ways = product(sorted(thresholds), (1.0, -1.0), (False, True))
+    """Return tests at thresholds among the scores seen, in both directions, for either run."""
+    both = np.concatenate([first[:, column], second[:, column]])
+    # An odd number: the middle one lies half way between two runs that do not overlap.
+    thresholds = np.quantile(both, np.linspace(0, 1, _THRESHOLDS)).tolist()
+    ways = product(thresholds, (1.0, -1.0), (False, True))
     return [_Test(column, sign, threshold, swapped) for threshold, sign, swapped in ways]

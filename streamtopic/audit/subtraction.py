@@ -1,14 +1,34 @@
-"""The attack by subtraction: two versions are held, and candidates for the document that was deleted between them.
+"""Two models are subtracted from each other: by who checks that they are one, and by an attacker who holds both.
 
-A candidate's score says how well the fall of the words' probabilities fits it.
+The attacker has candidates for the document that was deleted between them. A candidate's score says how well the fall
+of the words' probabilities fits it.
 """
 
 import statistics
 from collections.abc import Mapping, Sequence
 
-from streamtopic.counts.arrays import Float
+import numpy as np
 
-__all__ = ["fall", "probabilities", "score"]
+from streamtopic.counts.arrays import Float
+from streamtopic.paper.algorithm1 import BaseModel
+from streamtopic.topics.fit import TopicFit
+
+__all__ = ["difference", "fall", "probabilities", "score"]
+
+
+def difference(one: TopicFit | BaseModel, other: TopicFit | BaseModel) -> Float:
+    """Return A - A' of two models before noise, over the words of both, (n, r).
+
+    Topics are compared by their number, since both models sort their topics by anchor word.
+    """
+    words = sorted({*one.words, *other.words})
+    place = {word: k for k, word in enumerate(words)}
+    found = np.zeros((len(words), max(one.A.shape[1], other.A.shape[1])))
+    # Words and topics that one model lacks are 0 in it.
+    for model, sign in ((one, 1.0), (other, -1.0)):
+        rows = [place[word] for word in model.words]
+        found[rows, : model.A.shape[1]] += sign * model.A
+    return found
 
 
 def probabilities(words: Sequence[str], A: Float, shares: Float) -> dict[str, float]:

@@ -17,10 +17,10 @@ import numpy as np
 
 from streamtopic.bench.figures import Figure
 from streamtopic.counts import Counts, count
-from streamtopic.paper.capacity_formulas import ModelConstants, base_capacity, implied_constant
+from streamtopic.paper.capacity_formulas import ModelConstants, base_capacity
 from streamtopic.paper.theorem import UTILITY_LOSS, TheoremOptions, guaranteed_error, plan_theorem
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import release_matrix
+from streamtopic.privacy.noise import Guarded, release_matrix
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -90,8 +90,8 @@ class Deletions:
         """Return the greatest entry of Atilde - A*, where certified mode publishes Atilde without these documents."""
         part = count(self.documents.take(np.sort(gone)), len(self.whole.words), self.options.weighting)
         fit = learn(Counts(self.whole.words, self.whole.cooccurrence - part), self.options)
-        seed = _KEY.seed("truth", len(gone), str(gone.tobytes()))
-        noised = release_matrix(fit.A, tolerance=self.options.tolerance, epsilon=EPSILON, delta=DELTA, seed=seed)
+        seed = _KEY.of("truth", len(gone)).seed(str(gone.tobytes()))
+        noised = release_matrix(fit.A, Guarded(EPSILON, DELTA, self.options.tolerance), seed)
         return self.planted.recovery(fit.words, noised.matrix).A
 
     def worst(self, orders: list[Positions], k: int) -> float:
@@ -155,8 +155,10 @@ def borne(planted: SyntheticTopics, sizes: tuple[int, ...], length: int, draws: 
             Figure(f"m = {m:,}: greatest error with T gone, mean", float(np.mean(errors)), "", f"<= {UTILITY_LOSS}"),
             Figure(f"m = {m:,}: draws within {UTILITY_LOSS} with T gone", kept, "share", f">= {PROBABILITY}"),
             Figure(f"m = {m:,}: deletions that 9 of 10 draws bear", capacities[-1], "documents"),
-            Figure(f"m = {m:,}: c at which theorem 1 gives that", implied_constant(capacities[-1], formula), ""),
-            Figure(f"m = {m:,}: entry of Algorithm 1's noise for T at c = 1", _noise(planted, m, T, length), ""),
+            Figure(
+                f"m = {m:,}: c at which theorem 1 gives that", capacities[-1] / formula if formula else math.nan, ""
+            ),
+            Figure(f"m = {m:,}: entry of Algorithm 1's noise for T at c = 1", _noise(planted, m, T), ""),
         ]
     if min(capacities) > 0:
         power = float(np.polyfit(np.log(sizes), np.log(capacities), 1)[0])
@@ -164,10 +166,10 @@ def borne(planted: SyntheticTopics, sizes: tuple[int, ...], length: int, draws: 
     return figures
 
 
-def _noise(planted: SyntheticTopics, m: int, T: int, length: int) -> float:
+def _noise(planted: SyntheticTopics, m: int, T: int) -> float:
     """Return about the greatest entry of the noise on A that theorem mode would add."""
     n, r = planted.A.shape
     constants = ModelConstants(planted.a, planted.p, planted.gamma, 1 / math.sqrt(n * r))
-    options = TheoremOptions(T, EPSILON, DELTA, 1.0, length)
+    options = TheoremOptions(T, EPSILON, DELTA)
     plan = plan_theorem(m, n, r, constants, float(planted.word_masses.max()), options)
     return plan.topics.sigma * math.sqrt(2 * math.log(n * r))

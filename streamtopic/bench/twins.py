@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamtopic.audit.subtraction import difference
 from streamtopic.bench.figures import timed
-from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassages, count
-from streamtopic.service.verify.recount import Numbering, compare
+from streamtopic.counts import Cooccurrence, Counts, KeptCounts, SignedPassages, count
+from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
 
@@ -135,24 +136,27 @@ class Twins:
         now = Counts(self.words, self.whole.cooccurrence - part)
         delta = Counts(self.words, Cooccurrence.zero(len(self.words)) - part)
         left = self._counted(self.batch.take(np.setdiff1d(np.arange(self.batch.documents), forget.documents)))
-        passages = SignedPassages.gone(gone, self.options.weighting)
+        passages = self._gone(gone)
         seconds, updated = timed(partial(update, copy.deepcopy(self.fit), now, delta, passages))
         relearn, twin = timed(partial(learn, left, self.options))
         refused = isinstance(updated, NeedsRetrain)
         fit = learn(now, self.options) if isinstance(updated, NeedsRetrain) else updated.fit
-        difference = compare(fit, twin)
         return TwinOutcome(
             kind=forget.kind,
             forgotten=len(forget.documents),
             retrain=updated.reason if isinstance(updated, NeedsRetrain) else "",
             new_anchors=len({*fit.anchors} - {*self.fit.anchors}),
             same_counts=same_counts(now.cooccurrence, left.cooccurrence),
-            same_words=difference.words_equal and fit.anchors == twin.anchors,
-            difference=difference.max_abs_difference,
+            same_words=(fit.words, fit.anchors) == (twin.words, twin.anchors),
+            difference=float(np.abs(difference(fit, twin)).max()),
             certificate=fit.certificate.bound,
             update=float("nan") if refused else seconds,
             relearn=relearn,
         )
+
+    def _gone(self, batch: DocumentBatch) -> SignedPassages:
+        """Return the passages of documents that went."""
+        return SignedPassages.of(batch, self.options.weighting, np.full(batch.documents, -1))
 
     def chain(self, steps: int, seed: int = 0) -> Chain:
         """Forget random documents one after another, each out of the model that the last one left.
@@ -162,14 +166,12 @@ class Twins:
         drawn = np.random.default_rng(seed).choice(self.batch.documents, steps, replace=False)
         fit, reasons = copy.deepcopy(self.fit), Counter[str]()
         nothing = Cooccurrence.zero(len(self.words))
-        forgotten = nothing
+        now = KeptCounts.counted(self.words, self.batch, self.options.weighting)
         for gone in drawn:
             batch = self.batch.take(np.array([gone]))
-            part = self._counted(batch).cooccurrence
-            forgotten = forgotten + part
-            # A corpus has many more pairs than the words of its vocabulary have.
-            now, delta = CountsWithout(self.whole, forgotten), Counts(self.words, nothing - part)
-            updated = update(fit, now, delta, SignedPassages.gone(batch, self.options.weighting))
+            now = now.minus(batch)
+            delta = Counts(self.words, nothing - self._counted(batch).cooccurrence)
+            updated = update(fit, now, delta, self._gone(batch))
             if isinstance(updated, NeedsRetrain):
                 # Later clauses of a reason name words, which differ each time.
                 reasons[re.split("[:,]", updated.reason)[0]] += 1
@@ -181,9 +183,8 @@ class Twins:
                 fit = updated.fit
         left = np.setdiff1d(np.arange(self.batch.documents), drawn)
         twin = learn(self._counted(self.batch.take(left)), self.options)
-        found = compare(fit, twin)
-        same = found.words_equal and fit.anchors == twin.anchors
-        return Chain(steps, reasons, found.max_abs_difference, same)
+        same = (fit.words, fit.anchors) == (twin.words, twin.anchors)
+        return Chain(steps, reasons, float(np.abs(difference(fit, twin)).max()), same)
 
     def _heaviest(self, anchor: int) -> Positions:
         """Return the document that has the largest part in the row of an anchor word, (1,)."""

@@ -169,11 +169,11 @@ def _labelled(service: Opened, args: argparse.Namespace) -> list[str]:
 def _ask(service: Opened, ids: Sequence[str], subjects: Sequence[str]) -> list[dict[str, Any]]:
     """Make requests for deletions: one for each person, and one for each list of documents."""
     from streamtopic.documents.deletion_record import MOST_DOCUMENTS
-    from streamtopic.service.assembly import door_of
+    from streamtopic.service.requests.request_door import RequestDoor
 
     wanted: list[tuple[Sequence[str], str | None]] = [((), subject) for subject in subjects]
     wanted += [(ids[start : start + MOST_DOCUMENTS], None) for start in range(0, len(ids), MOST_DOCUMENTS)]
-    door = door_of(service)
+    door = RequestDoor(service)
     made: list[dict[str, Any]] = []
     try:
         for documents, subject in wanted:

@@ -55,13 +55,13 @@ def _verify(args: argparse.Namespace) -> int:
     """
     if args.file is not None:
         return _verify_file(args)
-    from streamtopic.service.assembly import reader_of, sources_of
+    from streamtopic.service.assembly import modeller_of, reader_of
     from streamtopic.service.verify import as_json, passed, verify_instance
 
     with open_instance(args) as service, progress("verifying", "records", quiet=args.json) as update:
         service.ledger.catch_up()
         model, version = service.settings.model, args.number or service.ledger.ledger.newest or None
-        findings = verify_instance(sources_of(service, reader_of(service)), update, version)
+        findings = verify_instance(service, reader_of(service), modeller_of(service), update, version)
     fine = passed(findings)
     complete = all(finding.passed is not None for finding in findings)
     told = {"passed": fine, "complete": complete, "model": model, "version": version, "checks": as_json(findings)}
@@ -134,10 +134,10 @@ def _audit(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     settings = settings_of(args)
     from streamtopic.audit.attack import AuditPlan, audit
-    from streamtopic.audit.games import NoiseClaim
+    from streamtopic.privacy.noise import Guarded
     from streamtopic.service.assembly import learner_options
 
-    guarantee = NoiseClaim(settings.epsilon, settings.delta, settings.tolerance)
+    guarantee = Guarded(settings.epsilon, settings.delta, settings.tolerance)
     plan = AuditPlan(draws=args.draws, seed=args.seed)
     # Too few draws are refused now, not after the minutes that counting and learning take.
     plan.enough(guarantee)

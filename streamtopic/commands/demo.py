@@ -145,7 +145,7 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _refuse_keeping(args: argparse.Namespace) -> None:
-    """Raise UsageError if the instance cannot stay, before anything is read or compiled."""
+    """Raise UsageError if the instance cannot stay, before anything is read."""
     if args.keep is None:
         return
     if args.kafka:
@@ -158,24 +158,12 @@ def _refuse_keeping(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
-    """Load the program and read the documents. If nothing is compiled yet, compile meanwhile."""
-    from streamtopic.service.first_run import cache_folder, compiling_ahead
-
-    with ExitStack() as stack:
-        # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
-        with stages.stage("load the program"):
-            folder = cache_folder()
-            if folder is not None:
-                wait = stack.enter_context(compiling_ahead())
-                stages.tell("compiling to machine code: once on this machine, for up to half a minute")
-                stages.tell(f"later runs find it in {folder}")
-            import streamtopic.service.leading  # noqa: F401  all that the flow needs comes with it
-        with stages.stage("read documents"):
-            corpus = read_corpus(args)
-        if folder is not None:
-            with stages.stage("compile, only this once", "parts") as update:
-                wait(update)
-    return corpus
+    """Load the program and read the documents."""
+    # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
+    with stages.stage("load the program"):
+        import streamtopic.service.leading  # noqa: F401  all that the flow needs comes with it
+    with stages.stage("read documents"):
+        return read_corpus(args)
 
 
 def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
@@ -190,11 +178,12 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
     Returns the object that `demo --json` prints.
     """
     from streamtopic.client import ModelSubscriber
+    from streamtopic.compiled import compiling_is_said
     from streamtopic.service.leading import embedded
     from streamtopic.service.opened import opened
     from streamtopic.service.sending import add
 
-    with opened(settings, kept=kept) as service:
+    with compiling_is_said(), opened(settings, kept=kept) as service:
         with stages.stage("start redis"):
             service.connection.ping()
         with stages.stage("add documents") as update:
@@ -298,14 +287,14 @@ def _attack(service: Opened, stages: _Stages, before: Release, order: list[Docum
 
     order: documents, the deleted one first.
     """
-    from streamtopic.service.assembly import reader_of, release_of, sources_of
+    from streamtopic.service.assembly import modeller_of, reader_of, release_of
     from streamtopic.service.sending import silent
     from streamtopic.service.verify import verify_instance
 
     with stages.stage("attack"):
         rank = _rank(before, release_of(service, None), order[:_CANDIDATES])
     with stages.stage("verify"):
-        findings = verify_instance(sources_of(service, reader_of(service)), silent)
+        findings = verify_instance(service, reader_of(service), modeller_of(service), silent)
     failed = sum(one.passed is False for one in findings)
     return {
         "attack": {"rank": rank, "candidates": len(order[:_CANDIDATES])},
@@ -331,9 +320,10 @@ def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
 
 def _twin(work: Embedded, settings: Settings, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
     """Compare the service's model before noise with one that is learned cold from the remaining documents alone."""
+    from streamtopic.audit.subtraction import difference
     from streamtopic.paper.algorithm1 import remaining, unlearn_base
     from streamtopic.service.assembly import learner_options
-    from streamtopic.service.verify.recount import compare, recount
+    from streamtopic.service.verify.recount import recount
     from streamtopic.topics.learner import learn
 
     kept = work.leader.scheduler.modeller.last
@@ -348,8 +338,9 @@ def _twin(work: Embedded, settings: Settings, corpus: Corpus, gone: list[Documen
     twin = learn(recount(rest, options.weighting), options)
     # Under the theorem the reference run is Algorithm 1 with an empty forget set.
     theorem = settings.guarantee == "theorem"
-    difference = compare(kept, unlearn_base(remaining(twin)) if theorem else twin)
-    return {"max_abs_difference": difference.max_abs_difference, "words_equal": difference.words_equal}
+    reference = unlearn_base(remaining(twin)) if theorem else twin
+    largest = float(abs(difference(kept, reference)).max())
+    return {"max_abs_difference": largest, "words_equal": kept.words == reference.words}
 
 
 def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:

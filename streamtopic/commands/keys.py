@@ -123,7 +123,7 @@ def _take_into_use(args: argparse.Namespace, settings: Settings, root: PublicKey
         (folder / "root.pub").write_text(f"{root}\n", encoding="ascii")
     if made is None:
         return None
-    replace_signing_key(folder / "signing.key", folder / "signing.pub", made)
+    replace_signing_key(folder / "signing.key", made)
     return folder / "signing.key"
 
 
@@ -148,7 +148,7 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
 
 def _new(args: argparse.Namespace) -> int:
     """Write new keys, secret ones for their owner alone. Raises UsageError if a file is there already."""
-    from streamtopic.signed import new_secret, new_signing_key
+    from streamtopic.signed import SigningKey, new_secret
 
     kind = "root" if args.root else args.action
     # Checked, so that a mistyped folder does not become one of an instance.
@@ -164,9 +164,11 @@ def _new(args: argparse.Namespace) -> int:
     shown: dict[str, object] = {name: f"{files[name]}  ({about})" for name, (_, about) in _NEW[kind].items()}
     if "private" in files:
         name = args.name or f"streamtopic/{settings.model}"
-        key = new_signing_key(files.pop("private"), files.pop("public"), f"{name}/root" if args.root else name)
-        found |= {"name": key.name, "key_id": key.key_id}
-        shown["key"] = key
+        key = SigningKey.generate(f"{name}/root" if args.root else name)
+        key.save(files.pop("private"))
+        del files["public"]
+        found |= {"name": key.name, "key_id": key.public.key_id}
+        shown["key"] = key.public
     for path in files.values():
         new_secret(path)
     return answer(args, found, *aligned(shown))

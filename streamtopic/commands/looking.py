@@ -30,12 +30,12 @@ __all__ = ["COMMANDS", "versions_table"]
 @command()
 def _status(args: argparse.Namespace) -> int:
     """Show documents, forget set, last decision and health."""
-    from streamtopic.service.assembly import reader_of, status
+    from streamtopic.service.inspection.examination import concerns
+    from streamtopic.service.inspection.facts import ModelFacts, status_fields
 
     with open_instance(args) as service:
-        # A new instance in a folder has no state before its writers open it.
-        reader_of(service)
-        found = status(service)
+        facts = ModelFacts(service)
+        found = status_fields(facts, [one.text for one in concerns(facts)])
     # How many deletions wait is enough for a person; --json has since when.
     waiting = {name: one["documents"] for name, one in found["residue"]["waiting"].items()}
     return answer(args, found, *aligned(found | {"residue": waiting}))
@@ -108,13 +108,13 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _examined(settings: Settings) -> Iterator[Finding]:
-    from streamtopic.service.assembly import examined
+    from streamtopic.service.inspection.examination import examine
     from streamtopic.service.opened import opened
     from streamtopic.service.verify import Finding
 
     try:
         with opened(settings) as service:
-            yield from examined(service)
+            yield from examine(service)
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Finding("instance", passed=False, detail=str(error))

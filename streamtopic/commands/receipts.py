@@ -224,9 +224,9 @@ def _refuse_other(args: argparse.Namespace) -> None:
 
 
 def _list(service: Opened, args: argparse.Namespace) -> int:
-    from streamtopic.service.assembly import door_of
+    from streamtopic.service.requests.request_door import RequestDoor
 
-    requests = door_of(service).requests
+    requests = RequestDoor(service).requests
     found = [*requests.ended(), *requests.open()] if args.all else requests.open()
     if not found:
         return answer(args, {"requests": []}, "no requests" if args.all else "no open requests")
@@ -257,9 +257,9 @@ def _request_fields(request: DeletionRequest) -> dict[str, Any]:
 
 def _change(service: Opened, args: argparse.Namespace) -> int:
     """Approve or cancel requests, one after the other. Raises as RequestDoor, after it has told what was done."""
-    from streamtopic.service.assembly import door_of
+    from streamtopic.service.requests.request_door import RequestDoor
 
-    door = door_of(service)
+    door = RequestDoor(service)
     change = door.approve if args.action == "approve" else door.cancel
     # A name that is given twice is one request.
     names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.request))

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streamtopic.service.processes import Role
-    from streamtopic.service.upkeep.rebuild_state import Present
     from streamtopic.settings import Settings
     from streamtopic.signed import End
 
@@ -91,7 +90,8 @@ def _part(name: Role, args: argparse.Namespace) -> int:
     stop = _stop_event()
     settings = instance_settings(args, must_exist=False)
     _spare_objects()
-    from streamtopic.service.processes import run_part, watched
+    from streamtopic.service.processes import run_part
+    from streamtopic.service.watching import watched
 
     tell = _event_printer(settings, name, as_json=args.json)
     with watched(settings, name, tell) as watch:
@@ -164,20 +164,12 @@ def _rebuild(args: argparse.Namespace) -> int:
         service.refuse_others()
         found = present(service.connection, service.settings.model)
         if found is not None and not args.yes:
-            raise UsageError(_what_goes(found))
+            raise UsageError(f"{found}: stop all `ingest`, `schedule` and `run` processes, then repeat with --yes")
         with progress("rebuilding", "records", quiet=args.json) as update:
             made = rebuild(service, update)
     told = dataclasses.asdict(made) | {"seconds": round(time.perf_counter() - start, 3)}
     last = "the next version will be a new base model; `streamtopic verify` compares the counts with the log"
     return answer(args, told, *aligned(told), last)
-
-
-def _what_goes(found: Present) -> str:
-    leads = f"; a scheduler leads ({found.leader})" if found.leader else ""
-    return (
-        f"Redis holds counts of {found.documents} documents in {found.partitions} partition(s){leads}: stop all "
-        "`ingest`, `schedule` and `run` processes, then repeat with --yes"
-    )
 
 
 @command(
@@ -194,13 +186,13 @@ def _what_goes(found: Present) -> str:
 def _delete_model(args: argparse.Namespace) -> int:
     """Delete a whole model, and write a proof of its end."""
     from streamtopic.service.opened import opened
-    from streamtopic.service.upkeep.model_removal import facts_of, only_keys_left, remove, remove_files
+    from streamtopic.service.upkeep.model_removal import end_of, only_keys_left, remove, remove_files
 
     settings = instance_settings(args)
     told: dict[str, Any] = {"model": settings.model, "proof": str(args.file)}
     if not only_keys_left(settings, args.file):
         with opened(settings) as service:
-            end = facts_of(service, keep_ledger=args.keep_ledger)
+            end = end_of(service, keep_ledger=args.keep_ledger)
             what = f"this deletes model {settings.model} for good"
             confirm(args, what, settings.model, *_what_ends(end))
             with file_errors("write", args.file), progress("removing", "keys", quiet=args.json) as update:

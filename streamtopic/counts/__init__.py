@@ -1,16 +1,16 @@
 """Documents to exact co-occurrence counts: int64, reversible bit for bit, in any order.
 
-    documents              DocumentBatch of Passages; WordSets: only their words; narrowed: a batch over some words;
+    documents              DocumentBatch of Passages; narrowed: a batch over some words;
                            TextMatrix: the same as scikit-learn passes it on (CountedTexts)
     weight                 Weighting: how often a word counts in a passage (TWICE), and the integer weight of its pairs;
                            MAX_LENGTH: tokens of a passage
     counting               count: a batch to a Cooccurrence; count_rows: the same as PairBlocks; statistics: of words
-    for learners           CountSource; Counts and KeptCounts in memory, CountsWithout some documents
+    for learners           CountSource; Counts and KeptCounts in memory
 
 The pair counts of n words are an n by n matrix. It takes four forms, each for one purpose:
 
     Cooccurrence      exact value of a set of documents: one triangle in int64, with the statistics of words; add,
-                      subtract, restrict, digest
+                      subtract, restrict
     PairBlock         some rows of one as they are counted, in buffers that are used again
     SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry, changed in place
     SignedPassages    a small change as outer products: as long as its passages, while pairs are their square
@@ -27,12 +27,11 @@ from streamtopic.counts.batch import (
     Passage,
     SignedPassages,
     Weighting,
-    WordSets,
     narrowed,
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.count_pairs import PairBlock, add_statistics, count, count_rows, count_weighted, statistics
-from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
+from streamtopic.counts.count_pairs import PairBlock, add_statistics, count, count_rows, statistics
+from streamtopic.counts.count_sources import Counts, CountSource, KeptCounts
 from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
 
@@ -43,7 +42,6 @@ __all__ = [
     "CountSource",
     "CountedTexts",
     "Counts",
-    "CountsWithout",
     "DocumentBatch",
     "KeptCounts",
     "PairBlock",
@@ -52,11 +50,9 @@ __all__ = [
     "SymmetricCounts",
     "TextMatrix",
     "Weighting",
-    "WordSets",
     "add_statistics",
     "count",
     "count_rows",
-    "count_weighted",
     "narrowed",
     "statistics",
 ]

@@ -3,7 +3,6 @@
     Passage          word counts of a document, or of one part of a long one
     DocumentBatch    passages of several documents, one row a passage
     narrowed         the same batch over some of its words
-    WordSets         only which words each document holds
     Weighting        how often words count, and the weight of a document's pairs; MAX_LENGTH: tokens of a passage
     SignedPassages   the passages that came or went, in place of the pairs that they make
 
@@ -13,16 +12,15 @@ By pairs they would cost the square of that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Int32, Int64, Positions, entry_rows, row_ends
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, entry_rows, joined, row_ends
 from streamtopic.errors import UsageError
 
-__all__ = ["MAX_LENGTH", "TWICE", "DocumentBatch", "Passage", "SignedPassages", "Weighting", "WordSets", "narrowed"]
+__all__ = ["MAX_LENGTH", "TWICE", "DocumentBatch", "Passage", "SignedPassages", "Weighting", "narrowed"]
 
 
 MAX_LENGTH = 8192
@@ -33,8 +31,6 @@ _SHIFTS = {1: 36, 256: 30}
 
 TWICE = 2
 """How often a word counts in the pairs of a passage at most. The published learner has no such limit."""
-
-_Kind = TypeVar("_Kind", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +75,9 @@ class DocumentBatch:
         cls, *, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, documents: int
     ) -> "DocumentBatch":
         """Take passages with all of their words. The parameters are the fields of the class."""
-        limited = lengths.astype(np.int64)
-        _limit(indptr, counts, limited)
+        # The third and each later occurrence of a word does not count.
+        beyond = row_ends(np.maximum(counts - TWICE, 0))
+        limited = lengths - np.diff(beyond[indptr])
         return cls(indptr, words, counts, lengths, limited, owners, documents)
 
     def of_documents(self, tokens: Int64) -> Int64:
@@ -96,28 +93,19 @@ class DocumentBatch:
         passages = [passage for document in documents for passage in document]
         lengths = [passage.length for passage in passages]
         sizes = [len(passage.words) for passage in passages]
-        indptr = np.zeros(len(passages) + 1, np.int64)
-        np.cumsum(sizes, out=indptr[1:])
         amounts = [len(document) for document in documents]
         passages_each = np.array(amounts, np.int64)
         numbers = np.arange(len(documents), dtype=np.int32)
-        owners = np.repeat(numbers, passages_each)
         words = [passage.words for passage in passages]
         counts = [passage.counts for passage in passages]
-        lengths_of_all = np.array(lengths, np.int64)
         return cls.whole(
-            indptr=indptr,
-            words=_joined(words, np.int32),
-            counts=_joined(counts, np.int32),
-            lengths=lengths_of_all,
-            owners=owners,
+            indptr=row_ends(np.array(sizes, np.int64)),
+            words=joined(words, np.int32),
+            counts=joined(counts, np.int32),
+            lengths=np.array(lengths, np.int64),
+            owners=np.repeat(numbers, passages_each),
             documents=len(documents),
         )
-
-    @classmethod
-    def joined(cls, first: "DocumentBatch", second: "DocumentBatch") -> "DocumentBatch":
-        """Return the documents of both: first those of `first`, then those of `second`."""
-        return cls.stacked([first, second])
 
     @classmethod
     def stacked(cls, batches: Sequence["DocumentBatch"]) -> "DocumentBatch":
@@ -129,49 +117,28 @@ class DocumentBatch:
         lengths = [batch.lengths for batch in batches]
         limited = [batch.limited for batch in batches]
         sizes = [np.diff(batch.indptr) for batch in batches]
-        # An integer array in front: concatenate refuses an empty list, and its sum would have no type.
-        nothing = np.zeros(1, np.int64)
-        all_sizes = np.concatenate([nothing, *sizes])
         words = [batch.words for batch in batches]
         counts = [batch.counts for batch in batches]
         return cls(
-            indptr=np.cumsum(all_sizes),
-            words=_joined(words, np.int32),
-            counts=_joined(counts, np.int32),
-            lengths=np.concatenate([nothing[:0], *lengths]),
-            limited=np.concatenate([nothing[:0], *limited]),
-            owners=_joined(owners, np.int32),
+            indptr=row_ends(joined(sizes, np.int64)),
+            words=joined(words, np.int32),
+            counts=joined(counts, np.int32),
+            lengths=joined(lengths, np.int64),
+            limited=joined(limited, np.int64),
+            owners=joined(owners, np.int32),
             documents=int(before[-1]),
         )
 
-    def take(self, documents: Positions) -> "DocumentBatch":
-        """Return the documents at these ascending positions, in their order."""
-        # Through a table of documents and not of rows: a document may have no row, and still has its number.
-        place = np.full(self.documents, -1, np.int32)
-        place[documents] = np.arange(len(documents))
-        wanted = place[self.owners] >= 0
-        rows = np.flatnonzero(wanted)
-        sizes = np.diff(self.indptr)
-        words = np.repeat(wanted, sizes)
-        ends = np.cumsum(sizes[rows])
-        return DocumentBatch(
-            indptr=np.concatenate([[0], ends]),
-            words=self.words[words],
-            counts=self.counts[words],
-            lengths=self.lengths[rows],
-            limited=self.limited[rows],
-            owners=place[self.owners[rows]],
-            documents=len(documents),
-        )
-
-    def select(self, documents: Positions) -> "DocumentBatch":
+    def take(self, documents: npt.ArrayLike) -> "DocumentBatch":
         """Return the documents at these positions, in this order. A position may occur several times."""
-        firsts = np.searchsorted(self.owners, documents)
-        lasts = np.searchsorted(self.owners, documents + 1)
+        # Of the type of owners, so that a search need not copy them.
+        chosen = np.asarray(documents, np.int32)
+        firsts = np.searchsorted(self.owners, chosen)
+        lasts = np.searchsorted(self.owners, chosen + 1)
         rows = _ranges(firsts, lasts)
         held = _ranges(self.indptr[rows], self.indptr[rows + 1])
         indptr = row_ends(np.diff(self.indptr)[rows])
-        numbers = np.arange(len(documents), dtype=np.int32)
+        numbers = np.arange(len(chosen), dtype=np.int32)
         owners = np.repeat(numbers, lasts - firsts)
         return DocumentBatch(
             indptr=indptr,
@@ -180,25 +147,13 @@ class DocumentBatch:
             lengths=self.lengths[rows],
             limited=self.limited[rows],
             owners=owners,
-            documents=len(documents),
+            documents=len(chosen),
         )
 
-    def span(self, start: int, stop: int) -> "DocumentBatch":
-        """Return documents start ... stop - 1. The result shares this batch's arrays."""
-        first, last = np.searchsorted(self.owners, [start, stop])
-        low = self.indptr[first]
-        high = self.indptr[last]
-        indptr = self.indptr[first : last + 1]
-        owners = self.owners[first:last]
-        return DocumentBatch(
-            indptr=indptr - low,
-            words=self.words[low:high],
-            counts=self.counts[low:high],
-            lengths=self.lengths[first:last],
-            limited=self.limited[first:last],
-            owners=owners - np.int32(start),
-            documents=stop - start,
-        )
+    def holding(self, chosen: Mask) -> "DocumentBatch":
+        """Return the documents that hold a chosen word. chosen: (n,) whether a word is chosen."""
+        owners = self.owners[entry_rows(self.indptr)]
+        return self.take(np.unique(owners[chosen[self.words]]))
 
 
 def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[Any]]) -> Positions:
@@ -211,81 +166,16 @@ def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[
     return np.asarray(steps + np.repeat(shifts, sizes), np.intp)
 
 
-def _joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArray[_Kind]:
-    """Lay arrays one after the other, also if there are none. kind: type of the numbers."""
-    if not parts:
-        return np.zeros(0, kind)
-    return np.concatenate(parts).astype(kind, copy=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WordSets:
-    """Which words each document holds.
-
-    indptr: (documents + 1,) where documents begin.
-    words: (positions,) in any order, repeated or not.
-    """
-
-    indptr: Int64
-    words: Int64
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
-
-    @classmethod
-    def joined(cls, parts: Sequence["WordSets"]) -> "WordSets":
-        """Return the documents of several parts, in the order of the parts."""
-        # Empty arrays in front, so that a join of no parts works as well.
-        nothing = np.zeros(1, np.int64)
-        sizes = [np.diff(part.indptr) for part in parts]
-        indptr = np.cumsum(np.concatenate([nothing, *sizes]))
-        words = np.concatenate([nothing[:0], *[part.words for part in parts]])
-        return cls(indptr.astype(np.int64), words.astype(np.int64))
-
-
 def narrowed(batch: DocumentBatch, ids: Int32) -> DocumentBatch:
     """Rename the words of all passages and leave some words out.
 
     ids: the new position of each word, in the same order; negative for a word that is left out.
     Every passage stays. Its lengths count all of its tokens as before, those of the words left out included.
     """
-    indptr = np.zeros(len(batch.indptr), np.int64)
-    _kept_sizes(batch.indptr, batch.words, ids, indptr)
-    indptr = np.cumsum(indptr)
-    words = np.empty(indptr[-1], np.int32)
-    counts = np.empty(indptr[-1], np.int32)
-    _keep(batch.words, batch.counts, ids, words, counts)
-    return replace(batch, indptr=indptr, words=words, counts=counts)
-
-
-@kernel
-def _limit(indptr: Int64, counts: Int32, limited: Int64) -> None:
-    """Take the third and each later occurrence of a word off the tokens of its passage. limited: (rows,) lengths."""
-    for row in range(len(limited)):
-        for k in range(indptr[row], indptr[row + 1]):
-            limited[row] -= max(counts[k] - TWICE, 0)
-
-
-@kernel
-def _kept_sizes(indptr: Int64, words: Int32, ids: Int32, sizes: Int64) -> None:
-    """Write how many words each row keeps, one place further on: `sizes` becomes row pointers by a cumulative sum."""
-    for row in range(len(indptr) - 1):
-        kept = 0
-        for k in range(indptr[row], indptr[row + 1]):
-            kept += ids[words[k]] >= 0
-        sizes[row + 1] = kept
-
-
-@kernel
-def _keep(words: Int32, counts: Int32, ids: Int32, out_words: Int32, out_counts: Int32) -> None:
-    """Write the entries of the words that stay, under their new positions."""
-    slot = 0
-    for k in range(len(words)):
-        word = ids[words[k]]
-        if word >= 0:
-            out_words[slot] = word
-            out_counts[slot] = counts[k]
-            slot += 1
+    words = ids[batch.words]
+    kept = words >= 0
+    indptr = row_ends(kept)[batch.indptr]
+    return replace(batch, indptr=indptr, words=words[kept], counts=batch.counts[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,12 +273,6 @@ class SignedPassages:
         words = batch.words.astype(np.int64)
         counts = weighting.counted(batch).astype(np.int64)
         return cls(batch.indptr, words, counts, weights)
-
-    @classmethod
-    def gone(cls, batch: DocumentBatch, weighting: Weighting) -> "SignedPassages":
-        """Take the passages of documents that went."""
-        signs = np.full(batch.documents, -1, np.int64)
-        return cls.of(batch, weighting, signs)
 
     @property
     def passages(self) -> int:

@@ -7,17 +7,18 @@ the weights are applied on the way, and the accumulator stays in the cache.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
-from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
+from streamtopic.counts.arrays import Int32, Int64, UInt64, joined, row_ends
 from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.cooccurrence import Cooccurrence
 
-__all__ = ["HEAVY", "PairBlock", "add_statistics", "count", "count_rows", "count_weighted", "statistics"]
+__all__ = ["HEAVY", "PairBlock", "add_statistics", "count", "count_rows", "statistics"]
 
 
 HEAVY = 10
@@ -32,6 +33,7 @@ _LINE = 16
 _DENSE = 1 / 3
 Packed = npt.NDArray[np.uint32] | UInt64
 Places = Int32 | Int64
+_Buffer = tuple[Int32, Int64]
 # numba turns a sum of uint64 and a plain int into a float, so bits need a one of their own type.
 ONE = np.uint64(1)
 # A de Bruijn sequence: its products with each of the 64 single bits differ in their top six bits.
@@ -44,7 +46,7 @@ for _k in range(64):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBlock:
-    """Pairs of some whole rows. They are valid until the next block but one, since two buffers are used in turns.
+    """Pairs of some whole rows. Those of `count_rows` are valid until the next block but one.
 
     first: the number of the first row.
     sizes: (rows,) pairs of each row.
@@ -75,20 +77,22 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     """
     if signs is None:
         signs = np.ones(batch.documents, np.int64)
-    weights = weighting.of(batch) * signs[batch.owners]
-    held = weighting.counted(batch)
-    indptr, columns, values = _upper_product(batch.indptr, batch.words, held, weights, n_words)
+    sizes = np.diff(batch.indptr)
+    largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
+    # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
+    # pages, which halves the time of large batches. Nearly always all rows fit, and nothing is copied.
+    buffers = _buffers(min(largest, _BUFFER), n_words)
+    blocks = list(_counted(batch, n_words, weighting, signs, buffers))
     frequency, tokens, heavy = statistics(batch, n_words, signs)
-    documents = int(signs.sum())
     return Cooccurrence(
         n_words=n_words,
-        indptr=indptr,
-        columns=columns,
-        values=values,
+        indptr=row_ends(joined([block.sizes for block in blocks], np.int64)),
+        columns=joined([block.columns for block in blocks], np.int32),
+        values=joined([block.values for block in blocks], np.int64),
         frequency=frequency,
         tokens=tokens,
         heavy=heavy,
-        documents=documents,
+        documents=int(signs.sum()),
     )
 
 
@@ -100,40 +104,39 @@ def count_rows(
     signs: (documents,) as in `count`.
     pairs: the most pairs of a block; a single row may have more.
     """
-    weights = weighting.of(batch) * signs[batch.owners]
-    held = weighting.counted(batch)
-    return count_weighted(batch.indptr, batch.words, held, weights, n_words, pairs)
+    # Two buffers, so that one can be written out while the other is filled.
+    two = list(islice(_buffers(pairs, n_words), 2))
+    return _counted(batch, n_words, weighting, signs, cycle(two))
 
 
-def count_weighted(
-    indptr: Int64, words: Int32, counts: Int32, weights: Int64, n_words: int, pairs: int
-) -> Iterator[PairBlock]:
-    """Yield the counts of passages whose weights are known, in blocks of rows as `count_rows` does.
-
-    indptr, words: as in `DocumentBatch`.
-    counts: (nnz,) how often each word counts.
-    weights: (rows,) signed weight of the pairs of each passage.
-    """
-    starts, positions, rows = _occurrences_of(indptr, words, n_words)
-    entries, bits = _packed(words, counts)
-    accumulator = np.zeros(n_words, np.int64)
-    touched = np.zeros(n_words // 64 + 1, np.uint64)
-    lengths = np.zeros(n_words + 1, np.int64)
+def _buffers(pairs: int, n_words: int) -> Iterator[_Buffer]:
+    """Yield memory for the columns and values of so many pairs, again and again."""
     # A single row may have a pair with every word. One more, since a row may write a place after its end.
     size = max(pairs, n_words) + 1
-    # Two buffers, so that one can be written out while the other is filled.
-    buffers = [(np.empty(size, np.int32), np.empty(size, np.int64)) for _ in range(2)]
+    while True:
+        yield np.empty(size, np.int32), np.empty(size, np.int64)
+
+
+def _counted(
+    batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64, buffers: Iterator[_Buffer]
+) -> Iterator[PairBlock]:
+    """Yield blocks of rows, each in the next buffer. The parameters are those of `count`."""
+    weights = weighting.of(batch) * signs[batch.owners]
+    starts, positions, rows = _occurrences_of(batch.indptr, batch.words, n_words)
+    entries, bits = _packed(batch.words, weighting.counted(batch))
+    accumulator = np.zeros(n_words, np.int64)
+    # One bit a column finds the touched columns in order without sorting them.
+    touched = np.zeros(n_words // 64 + 1, np.uint64)
+    lengths = np.zeros(n_words + 1, np.int64)
     word = 0
     while word < n_words:
         first = word
-        buffers.reverse()
-        columns, values = buffers[0]
+        columns, values = next(buffers)
         word, used = _fill_rows(
-            indptr, entries, bits, weights, starts, positions, rows,
+            batch.indptr, entries, bits, weights, starts, positions, rows,
             accumulator, touched, word, lengths, columns, values,
         )  # fmt: skip
-        ends = lengths[first + 1 : word + 1]
-        yield PairBlock(first, ends, columns[:used], values[:used])
+        yield PairBlock(first, lengths[first + 1 : word + 1], columns[:used], values[:used])
 
 
 def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64, Int64, Int64]:
@@ -221,46 +224,6 @@ def _occurrences(indptr: Int64, words: Int32, fill: Int64, positions: Places, ro
             fill[words[position]] = slot + 1
             positions[slot] = position
             rows[slot] = row
-
-
-def _upper_product(
-    indptr: Int64, words: Int32, counts: Int32, weights: Int64, n_words: int
-) -> tuple[Int64, Int32, Int64]:
-    """Return the upper triangle of G^T W G as row pointers, columns and values.
-
-    Cost: a buffer is filled with as many rows as fit; nearly always that is all of them, and nothing is copied.
-    """
-    starts, positions, rows = _occurrences_of(indptr, words, n_words)
-    entries, bits = _packed(words, counts)
-    sizes = np.diff(indptr)
-    largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
-    # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
-    # pages, which halves the time of large batches. One more, since a row may write a place after its end.
-    allowed = min(largest, _BUFFER)
-    size = max(allowed, n_words) + 1
-    buffer_columns = np.empty(size, np.int32)
-    buffer_values = np.empty(size, np.int64)
-    accumulator = np.zeros(n_words, np.int64)
-    # One bit a column finds the touched columns in order without sorting them.
-    touched = np.zeros(n_words // 64 + 1, np.uint64)
-    out_indptr = np.zeros(n_words + 1, np.int64)
-    columns: list[Int32] = []
-    values: list[Int64] = []
-    word = 0
-    while True:
-        word, used = _fill_rows(
-            indptr, entries, bits, weights, starts, positions, rows,
-            accumulator, touched, word, out_indptr, buffer_columns, buffer_values,
-        )  # fmt: skip
-        if word == n_words and not columns:
-            break
-        columns.append(buffer_columns[:used].copy())
-        values.append(buffer_values[:used].copy())
-        if word == n_words:
-            return np.cumsum(out_indptr), np.concatenate(columns), np.concatenate(values)
-    buffer_columns.resize(used, refcheck=False)
-    buffer_values.resize(used, refcheck=False)
-    return np.cumsum(out_indptr), buffer_columns, buffer_values
 
 
 @inner

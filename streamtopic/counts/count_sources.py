@@ -2,7 +2,6 @@
 
     CountSource     the protocol; `state.Reader` gives one whose counts are in Redis
     Counts          pair counts of all words, in memory
-    CountsWithout   a source less some documents, which copies nothing
     KeptCounts      no pairs, but the passages of the documents: pairs are counted when they are asked for
 
 Most words of a corpus are too rare for any vocabulary, and nearly all pairs have such a word: 93 pairs in 100 of 18,846
@@ -15,19 +14,19 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64
 from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import count, statistics
 from streamtopic.counts.symmetric import SymmetricCounts, Uncounted
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
-__all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts"]
+__all__ = ["CountSource", "Counts", "KeptCounts"]
 
 
 # Passages times the largest mass of one must stay below this, so that no sum of pairs can leave 64 bits. Weights are
@@ -70,6 +69,7 @@ class CountSource(Protocol):
         """Return those pair counts of `restrict` whose pairs have a chosen word.
 
         chosen: (len(keep),) whether a word is chosen.
+        Word statistics may be those of the documents that hold one.
         """
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
@@ -117,52 +117,6 @@ class Counts:
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the counts of these words as a working matrix."""
         return SymmetricCounts.of(self.cooccurrence, keep)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CountsWithout:
-    """Counts of a source less those of some documents over the same words. The source is not copied."""
-
-    source: CountSource
-    part: Cooccurrence
-
-    @property
-    def words(self) -> Sequence[str]:
-        """The words, ascending by code point."""
-        return self.source.words
-
-    @property
-    def frequency(self) -> Int64:
-        """Documents that hold each word, (n,)."""
-        return np.asarray(self.source.frequency - self.part.frequency)
-
-    @property
-    def tokens(self) -> Int64:
-        """Occurrences of each word, (n,)."""
-        return np.asarray(self.source.tokens - self.part.tokens)
-
-    @property
-    def heavy(self) -> Int64:
-        """Documents in which each word is a tenth of the tokens or more, (n,)."""
-        return np.asarray(self.source.heavy - self.part.heavy)
-
-    @property
-    def documents(self) -> int:
-        """How many documents are counted."""
-        return self.source.documents - self.part.documents
-
-    def restrict(self, keep: Positions) -> Cooccurrence:
-        """Return the pair counts of the words at these ascending positions."""
-        # Restricted first, so that only the pairs of these words are copied and subtracted.
-        return self.source.restrict(keep) - self.part.restrict(keep)
-
-    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
-        """See CountSource.touching."""
-        return self.source.touching(keep, chosen) - self.part.touching(keep, chosen)
-
-    def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the counts of these words as a working matrix, without pairs that have come to zero."""
-        return SymmetricCounts.of(self.restrict(keep))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,15 +209,9 @@ class KeptCounts:
         words: ascending by code point, the present words among them.
         ids: (n,) where the present words are among them.
         """
-        blocks = tuple(_renamed(block, ids) for block in self.blocks)
-        statistics: dict[str, Any] = {"frequency": self.frequency, "tokens": self.tokens, "heavy": self.heavy}
-        for name, array in statistics.items():
-            wide = np.zeros(len(words), np.int64)
-            wide[ids] = array
-            statistics[name] = wide
-        # A mark is a function of the positions of words, so it changes with them.
-        marks = tuple(_marks(block) for block in blocks)
-        return replace(self, words=words, blocks=blocks, marks=marks, **statistics)
+        names = ids.astype(np.int32)
+        blocks = [replace(block, words=names[block.words]) for block in self.blocks]
+        return KeptCounts.counted(words, DocumentBatch.stacked(blocks), self.weighting)
 
     def positions(self, words: Sequence[str]) -> Positions:
         """Return where some of the words are. The words are given ascending."""
@@ -282,24 +230,11 @@ class KeptCounts:
     def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """Return those pair counts of `restrict` whose pairs have a chosen word.
 
-        chosen: (len(keep),) whether a word is chosen.
-        Word statistics are those of `restrict`. Cost: the pairs of documents that hold a chosen word.
+        Cost: the pairs of documents that hold a chosen word.
         """
-        batch = self.passages(keep)
-        owners = batch.owners[entry_rows(batch.indptr)]
-        wanted = chosen[batch.words]
-        holders = np.unique(owners[wanted]).astype(np.intp)
-        some = count(batch.take(holders), len(keep), self.weighting)
-        kept = np.arange(len(keep))
-        found = some.touching(kept, chosen)
-        # Only the documents with a chosen word were counted, so the statistics of all come from here.
-        return replace(
-            found,
-            frequency=self.frequency[keep],
-            tokens=self.tokens[keep],
-            heavy=self.heavy[keep],
-            documents=self.documents,
-        )
+        holders = self.passages(keep).holding(chosen)
+        some = count(holders, len(keep), self.weighting)
+        return some.touching(np.arange(len(keep)), chosen)
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the counts of these words as a working matrix, whose rows are counted only if somebody reads them."""
@@ -340,16 +275,9 @@ def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
         stop = int(np.searchsorted(starts, enough, side="right")) - 1
         # A document that is longer than a block is a block of its own.
         stop = min(max(stop, first + 1), batch.documents)
-        part = batch.span(first, stop)
-        # Views would keep the whole batch alive for as long as one block of it.
-        own: dict[str, Any] = {name: getattr(part, name).copy() for name in ("words", "counts", "lengths", "limited")}
-        yield replace(part, **own)
+        # Not a view, which would keep the whole batch alive for as long as one block of it.
+        yield batch.take(numbers[first:stop])
         first = stop
-
-
-def _renamed(batch: DocumentBatch, places: Int64) -> DocumentBatch:
-    """Give word k the position `places[k]`. Positions ascend, so words stay ascending in each passage."""
-    return replace(batch, words=places.astype(np.int32)[batch.words])
 
 
 def _contents(batch: DocumentBatch, documents: Positions) -> Iterator[tuple[bytes, ...]]:

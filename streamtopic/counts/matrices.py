@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, entry_rows, places, row_ends
-from streamtopic.counts.batch import MAX_LENGTH, DocumentBatch, narrowed
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
+from streamtopic.counts.batch import MAX_LENGTH, TWICE, DocumentBatch, narrowed
 
 __all__ = [
     "FIXED_POINT",
@@ -29,9 +29,9 @@ FIXED_POINT = 1024
 
 # Entries that are turned into counts at a time.
 _BLOCK = 1 << 17
-# More than 2^200 columns would be needed for a sum of such parts that is not finite.
-_SMALLER = 2.0**-200
-_Part = tuple[Int32, Int32, Int64, Int64, Mask]
+# More than 2^200 columns would be needed for a sum that is not finite.
+_LARGEST = 2.0**823
+_Part = tuple[Int32, Int32, Int64, Int64, Int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class CountedTexts:
 
     def take(self, documents: Positions) -> "CountedTexts":
         """Return the documents at these positions, in this order. A position may occur several times."""
-        batch = self.batch.select(documents)
+        batch = self.batch.take(documents)
         unknown = self.unknown[documents]
         return CountedTexts(self.words, batch, unknown)
 
@@ -243,32 +243,22 @@ def as_documents(X: csr_array) -> DocumentBatch:
         turned = _turned(X.indices[held], X.data[held], sizes)
         parts.append(turned)
         start = stop
-    joined = map(np.concatenate, zip(*parts, strict=True))
-    words, counts, kept, lengths, fractional = joined
+    words, counts, kept, lengths, limited = map(np.concatenate, zip(*parts, strict=True))
     owners = np.arange(rows, dtype=np.int32)
-    batch = DocumentBatch.whole(
-        indptr=row_ends(kept), words=words, counts=counts, lengths=lengths, owners=owners, documents=rows
-    )
-    return replace(batch, limited=np.where(fractional, lengths, batch.limited))
+    return DocumentBatch(row_ends(kept), words, counts, lengths, limited, owners, rows)
 
 
 def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
-    """Return words and counts of entries that stay; for each row how many, its length, and whether it has fractions."""
+    """Return words and counts of entries that stay; for each row how many, its length and its limited length."""
     count = len(sizes)
     rows = np.repeat(np.arange(count), sizes)
-    values = np.asarray(data, np.float64)
+    # Amounts near the end of floats would have a sum beyond it: their row is scaled down anyway.
+    values = np.minimum(np.asarray(data, np.float64), _LARGEST)
     fractional = np.zeros(count, bool)
     np.logical_or.at(fractional, rows, values != np.rint(values))
     scale = np.where(fractional, float(FIXED_POINT), 1.0)
     total = np.zeros(count)
-    with np.errstate(over="ignore"):
-        np.add.at(total, rows, values)
-    endless = np.isinf(total)
-    if endless.any():
-        # Amounts near the end of floats: the row is scaled down anyway, and a power of 2 changes no digit of it.
-        values = np.where(endless[rows], values * _SMALLER, values)
-        total = np.zeros(count)
-        np.add.at(total, rows, values)
+    np.add.at(total, rows, values)
     # Rounding to nearest may carry a row over the limit, so a scaled row is cut rather than rounded.
     limit = MAX_LENGTH - 0.5 * fractional * sizes
     over = total * scale > limit
@@ -283,9 +273,11 @@ def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
     # Sums of at most 8,192, so floats add them exactly.
     sums = np.bincount(owners, weights=left, minlength=count)
     lengths = sums.astype(np.int64)
+    beyond = np.bincount(owners, weights=np.maximum(left - TWICE, 0), minlength=count)
+    limited = np.where(fractional, lengths, lengths - beyond.astype(np.int64))
     held = np.bincount(owners, minlength=count)
     words = indices[kept].astype(np.int32)
-    return words, left.astype(np.int32), held, lengths, fractional
+    return words, left.astype(np.int32), held, lengths, limited
 
 
 def _ordered(batch: DocumentBatch) -> DocumentBatch:

@@ -6,7 +6,7 @@ Uncounted         documents whose pairs are counted when somebody reads the rows
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,7 +90,7 @@ class SymmetricCounts:
     n: words.
     held: the rows; before somebody reads them, the documents that they are counted from then.
     counted_lengths: (n,) entries of each row, if these alone were counted.
-    Only `add_within` changes values in place, and only `drop_empty` changes the words.
+    Only `add_within` changes values in place.
     """
 
     n: int
@@ -103,19 +103,14 @@ class SymmetricCounts:
 
         A pair that no document holds has no entry.
         """
-        # Counted twice: that takes less time than to keep one triangle until rows of the other can be written.
-        return cls.of_blocks(n, lambda: _blocks(batch, n, weighting))
-
-    @classmethod
-    def of_blocks(cls, n: int, blocks: Callable[[], Iterable[PairBlock]]) -> "SymmetricCounts":
-        """Mirror an upper triangle over n words. blocks: gives its rows in order, each time that it is called."""
         ids = np.arange(n, dtype=np.int32)
 
         def parts() -> Iterator[_Part]:
-            for block in blocks():
+            for block in _blocks(batch, n, weighting):
                 rows = np.arange(len(block.sizes))
                 yield block.first, row_ends(block.sizes), block.columns, block.values, rows, ids
 
+        # Counted twice: that takes less time than to keep one triangle until rows of the other can be written.
         return cls(n, _mirrored(n, parts))
 
     @classmethod
@@ -203,26 +198,6 @@ class SymmetricCounts:
         _rename(wide_columns, names)
         moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
         return SymmetricCounts(n, moved)
-
-    def drop_empty(self, left: Positions) -> None:
-        """Keep the words at these ascending positions, in place. The other words must not have an entry."""
-        uncounted = self.uncounted
-        if uncounted is not None:
-            self.held = replace(uncounted, keep=uncounted.keep[left])
-            self.n = len(left)
-            return
-        rows = self.rows
-        ids = np.zeros(self.n, self.columns.dtype)
-        ids[left] = np.arange(len(left))
-        # The rows that go are empty, so where they began does not matter to the others.
-        rows_left = rows.indptr[left]
-        indptr = np.append(rows_left, rows.indptr[-1])
-        wide_left = rows.wide_indptr[left]
-        wide_indptr = np.append(wide_left, rows.wide_indptr[-1])
-        _rename(rows.columns, ids)
-        _rename(rows.wide_columns, ids)
-        self.n = len(left)
-        self.held = rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
     def add_within(self, counts: Cooccurrence) -> bool:
         """Add signed counts in place. Return False, with nothing changed, if one of them has no place.

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamtopic.documents.events import MAX_SALT, MIN_SALT, encode_delete, refuses_alone
-from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
+from streamtopic.documents.events import MAX_SALT, MAX_SUBJECT, MIN_SALT, encode_delete, is_subject, refuses_alone
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import HEADER, trace_of
 from streamtopic.streams.event_log import Message, Record

@@ -9,6 +9,10 @@ its document there, whatever its form is. For the same reason LIMITS are fixed w
 
 An empty list takes one byte in a record and 64 in this process, and a list may claim to be longer than it is. So
 `parse` first examines a record that may hold many values or a long list, without making any of them.
+
+A subject is a text that a producer chooses for a person whom a document is about, such as the number of a customer.
+The state holds no subject: it holds a digest under a secret of the partition. The documents topic holds subjects as
+long as it holds the documents.
 """
 
 import hashlib
@@ -23,7 +27,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
-from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects
 from streamtopic.documents.suppression import SUPPRESSED
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import HEADER
@@ -31,10 +34,13 @@ from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record,
 from streamtopic.words.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 
 __all__ = [
+    "DIGEST_BYTES",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
     "MAX_KEY",
+    "MAX_SUBJECT",
+    "MAX_SUBJECTS",
     "MAX_TEXT",
     "MAX_VALUE",
     "MAX_VALUES",
@@ -46,6 +52,7 @@ __all__ = [
     "Passages",
     "check_add",
     "check_labels",
+    "check_subjects",
     "decode",
     "decode_record",
     "document_of",
@@ -53,16 +60,30 @@ __all__ = [
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
+    "is_subject",
     "parse",
     "refuses_alone",
     "request_of",
     "salt_of",
+    "subject_digest",
+    "subject_digests",
 ]
 
 T = TypeVar("T")
 
 MAX_VALUES = 1 << 16
 """The most values of a record, nested values and keys of maps included."""
+
+MAX_SUBJECTS = 8
+"""The most subjects of one document."""
+
+MAX_SUBJECT = 256
+"""Characters of a subject, at most."""
+
+DIGEST_BYTES = 16
+"""Bytes of the digest of a subject: two subjects of one partition never share one."""
+
+_DIGEST = b"st subject"
 
 # msgpack makes room for a list when it reads the length, so a record with a longer list is examined first.
 _SHORT_LIST = 15
@@ -378,11 +399,6 @@ def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes =
     key = _key(document)
     _document(key)
     _refuse_reserved(key)
-    return Message(key, None, _asking(request, salt, trace))
-
-
-def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
-    """Return the headers of a deletion. Raises InvalidEvent for a request or a salt out of its limits."""
     if _request(request) is None:
         raise InvalidEvent("request", f"a request id must have 1 to {MAX_REQUEST} bytes of UTF-8 text")
     headers: Headers = (("request", request.encode()),)
@@ -392,7 +408,7 @@ def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
         headers += (("salt", salt),)
     if trace:
         headers += ((HEADER, trace),)
-    return headers
+    return Message(key, None, headers)
 
 
 def encode_heartbeat(partition: int) -> Message:
@@ -584,3 +600,45 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_subject(value: object) -> bool:
+    """Return whether a value is a subject: a text of 1 to MAX_SUBJECT characters that UTF-8 can write."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_SUBJECT:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_subjects(fields: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the subjects of an add, each once, in their order; () without any.
+
+    fields: of the add.
+
+    Raises InvalidEvent for `subjects` that are not a list of subjects.
+    """
+    found = fields.get("subjects")
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not 0 < len(found) <= MAX_SUBJECTS:
+        raise InvalidEvent("subjects", f"`subjects` must be a list of 1 to {MAX_SUBJECTS} texts")
+    if not all(map(is_subject, found)):
+        raise InvalidEvent("subjects", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
+    return tuple(dict.fromkeys(found))
+
+
+def subject_digest(subject: str, secret: bytes) -> bytes:
+    """Return the digest of a subject in the state of a partition, DIGEST_BYTES long.
+
+    secret: of the partition, at most 64 bytes.
+    """
+    return hashlib.blake2b(subject.encode(), key=secret, digest_size=DIGEST_BYTES, person=_DIGEST).digest()
+
+
+def subject_digests(subjects: Sequence[str], secret: bytes) -> tuple[bytes, ...]:
+    """Return the digests of the subjects of a document, ascending: equal sets of subjects give equal digests."""
+    found = {subject_digest(subject, secret) for subject in subjects}
+    return tuple(sorted(found))

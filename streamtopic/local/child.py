@@ -1,8 +1,6 @@
 """Parts of all local servers: a folder that only its owner may read, and a process that ends with this one."""
 
-import atexit
 import contextlib
-import fcntl
 import importlib.util
 import os
 import shutil
@@ -17,7 +15,7 @@ from typing import IO, Self
 
 from streamtopic.errors import ComponentUnreachable
 
-__all__ = ["Child", "LocalServer", "failure_reason", "owns_folder", "private_folder", "program", "tighten"]
+__all__ = ["LocalServer", "private_folder", "program", "tighten"]
 
 
 _OTHERS = 0o077
@@ -70,8 +68,8 @@ def _close(path: Path) -> bool:
     return False
 
 
-# The watchdog waits for the end of its standard input, which the kernel closes even when this process is killed. Then
-# it ends the server. A server that does not end within ten seconds (it may be stopped) is killed.
+# The watchdog waits for the end of its standard input, which the kernel closes when this process ends, even when it is
+# killed. Then it ends the server. A server that does not end within ten seconds (it may be stopped) is killed.
 _WATCHDOG = """
 read _
 kill -TERM "$0" 2>/dev/null
@@ -82,71 +80,21 @@ if [ -n "$1" ]; then rm -rf "$1"; fi
 _END_SECONDS = 30
 
 
-class Child:
-    """A running server, with a watchdog that ends it if this process is killed.
-
-    command: the program and its arguments.
-    log: file for its output.
-    lock: an open, locked file; the server holds the lock until it has really ended.
-    temporary: a folder that the watchdog removes as well.
-    """
-
-    def __init__(self, command: Sequence[str], log: Path, lock: IO[bytes] | None, temporary: Path | None) -> None:
-        with log.open("ab") as output:
-            self._server = subprocess.Popen(  # noqa: S603 - a path that was looked up, arguments made by the caller
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=() if lock is None else (lock.fileno(),),
-                umask=0o077,  # its files hold texts of documents
-                start_new_session=True,  # Ctrl-C must not stop it before this program has written its last records
-            )
-        self._watchdog = subprocess.Popen(  # noqa: S603 - fixed text; both arguments are made here
-            ["/bin/sh", "-c", _WATCHDOG, str(self.pid), str(temporary or "")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server."""
-        return self._server.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the server has not ended by itself."""
-        return self._server.poll() is None
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the server and wait for it. A server that ignores the signal is killed."""
-        self._server.send_signal(how)
-        try:
-            self._server.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
-        # The watchdog last, so that the server also ends if this program is killed while it waits.
-        self._watchdog.kill()
-        self._watchdog.communicate()
-
-
 class LocalServer:
-    """A server for one program. It ends with `stop`, with the interpreter, and when the process is killed.
+    """A server for one program. It ends with `stop`, and with the process of the program, however that ends.
 
     A class of servers has `start`, which begins with `_run` and waits for the first answer with `_await_answer`.
     """
 
     def __init__(self) -> None:
-        self._child: Child | None = None
+        self._server: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
         self._temporary: Path | None = None
 
     @property
     def pid(self) -> int | None:
         """Process id of the server, None if it does not run, or belongs to another program."""
-        return self._child.pid if self._child else None
+        return self._server.pid if self._server else None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -166,17 +114,45 @@ class LocalServer:
             self._temporary = None
 
     def _run(self, command: Sequence[str], log: Path, lock: IO[bytes] | None = None) -> int:
-        """Run the server; return where its own output begins in the log."""
+        """Run the server; return where its own output begins in the log.
+
+        lock: an open, locked file; the server holds the lock until it has really ended.
+        """
         begin = log.stat().st_size if log.exists() else 0
-        self._child = Child(command, log, lock, self._temporary)
-        atexit.register(self.stop)
+        with log.open("ab") as output:
+            self._server = subprocess.Popen(  # noqa: S603 - a path that was looked up, arguments made by the caller
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=() if lock is None else (lock.fileno(),),
+                umask=0o077,  # its files hold texts of documents
+                start_new_session=True,  # Ctrl-C must not stop it before this program has written its last records
+            )
+        self._watchdog = subprocess.Popen(  # noqa: S603 - fixed text; both arguments are made here
+            ["/bin/sh", "-c", _WATCHDOG, str(self._server.pid), str(self._temporary or "")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         return begin
 
     def _end(self, how: signal.Signals) -> None:
-        atexit.unregister(self.stop)
-        if self._child is not None:
-            self._child.end(how)
-            self._child = None
+        """End the server and wait for it. A server that ignores the signal is killed."""
+        if self._server is not None:
+            self._server.send_signal(how)
+            try:
+                self._server.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+            self._server = None
+        # The watchdog last, so that the server also ends if this program is killed while it waits.
+        if self._watchdog is not None:
+            self._watchdog.kill()
+            self._watchdog.communicate()
+            self._watchdog = None
 
     def _await_answer(self, name: str, answers: Callable[[], bool], log: Path, begin: int, seconds: float) -> None:
         """Wait until the server answers. Raises ComponentUnreachable if it ends, or does not answer in time.
@@ -185,14 +161,14 @@ class LocalServer:
         """
         deadline = time.monotonic() + seconds
         while not answers():
-            if self._child is None or not self._child.running:
-                raise ComponentUnreachable(f"{name} did not start: {failure_reason(log, begin)} (see {log})")
+            if self._server is None or self._server.poll() is not None:
+                raise ComponentUnreachable(f"{name} did not start: {_failure_reason(log, begin)} (see {log})")
             if time.monotonic() > deadline:
                 raise ComponentUnreachable(f"{name} does not answer after {seconds:.0f} s: look at its log, {log}")
             time.sleep(0.02)
 
 
-def failure_reason(log: Path, begin: int) -> str:
+def _failure_reason(log: Path, begin: int) -> str:
     """Return the last exception that a server wrote to its log since the byte `begin`, else its last line."""
     # The last one is the innermost cause.
     with log.open("rb") as output:
@@ -200,26 +176,3 @@ def failure_reason(log: Path, begin: int) -> str:
         lines = output.read().decode("utf-8", "replace").strip().splitlines()
     named = [line.strip() for line in lines if "Exception" in line and not line.lstrip().startswith("at ")]
     return (named or lines or ["it wrote no log"])[-1]
-
-
-def owns_folder(lock: IO[bytes], attached: Callable[[], bool], seconds: float, folder: Path, name: str) -> bool:
-    """Lock a folder for a new server, and return True; or return False if another program's server answers there.
-
-    lock: the open lock file of the folder.
-    attached: asks whether the other server answers. A server that starts or stops is waited for.
-    seconds: how long to wait.
-    name: of the kind of server, for errors.
-
-    Raises ComponentUnreachable after `seconds`.
-    """
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if attached():
-                return False
-            time.sleep(0.05)
-        else:
-            return True
-    raise ComponentUnreachable(f"a {name} uses {folder} and does not answer: stop it, then try again")

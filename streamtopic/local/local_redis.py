@@ -1,6 +1,7 @@
 """A real Redis server on this machine, started and stopped by the program."""
 
 import contextlib
+import fcntl
 import math
 import os
 import tempfile
@@ -11,7 +12,7 @@ from typing import IO, Self
 import redis
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import LocalServer, owns_folder, private_folder, program
+from streamtopic.local.child import LocalServer, private_folder, program
 
 __all__ = ["LocalRedis", "find_server", "write_anew"]
 
@@ -71,7 +72,7 @@ class LocalRedis(LocalServer):
             return self
         private_folder(folder)
         with (folder / "redis.lock").open("a+b") as lock:
-            if owns_folder(lock, lambda: self._attached(folder), _ATTACH_SECONDS, folder, "Redis"):
+            if self._owns(folder, lock):
                 self._launch(executable, folder, lock)
         return self
 
@@ -79,6 +80,23 @@ class LocalRedis(LocalServer):
         """Stop the server, keeping what it holds if it is persistent. Stopping twice is harmless."""
         super().stop()
         self._socket = None
+
+    def _owns(self, folder: Path, lock: IO[bytes]) -> bool:
+        """Lock a folder for a new server, and return True; or return False if another program's server answers there.
+
+        lock: the open lock file of the folder.
+
+        A server that starts or stops is waited for. Raises ComponentUnreachable after _ATTACH_SECONDS.
+        """
+        deadline = time.monotonic() + _ATTACH_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            if self._attached(folder):
+                return False
+            time.sleep(0.05)
+        raise ComponentUnreachable(f"a Redis uses {folder} and does not answer: stop it, then try again")
 
     def _attached(self, folder: Path) -> bool:
         """Whether another program's server on this folder answers, at which socket is noted then."""

@@ -1,36 +1,29 @@
 """The HTTP server: Uvicorn, of `streamtopic serve` and of what a process tells its monitoring system.
 
-serving      answers `/livez`, `/readyz` and `/metrics` in a thread of its own
 http_server  serves any pages
-listening    the socket that both have, with a place for everybody
+listening    the socket that it has, with a place for everybody
 """
 
 from __future__ import annotations
 
 import signal
 import socket
-import threading
-from contextlib import contextmanager
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from streamtopic.errors import SettingsError, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.monitoring.open_connections import OpenConnections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from streamtopic.monitoring.health import Verdict
-
-__all__ = ["Asked", "address_of", "http_server", "leave_quietly", "listening", "serving"]
+__all__ = ["address_of", "http_server", "leave_quietly", "listening"]
 
 LOOPBACK = "127.0.0.1"
-_PLAIN = "text/plain; charset=utf-8"
 
 MOST_BYTES = 16_384
 """Bytes of the head of a request."""
@@ -142,69 +135,3 @@ def http_server(
         ssl_keyfile=certificate[1] if certificate else None,
     )
     return Server(config)
-
-
-class Asked(Protocol):
-    """What a process can be asked."""
-
-    def verdict(self) -> Verdict:
-        """Return how it is."""
-
-    def text(self) -> bytes:
-        """Return its metrics as Prometheus reads them."""
-
-
-@contextmanager
-def serving(address: str, asked: Asked) -> Iterator[str]:
-    """Answer at an address, `[HOST:]PORT`, as long as the block runs; yields the address in use.
-
-    Without a host only this machine can ask; port 0: any that is free. Raises SettingsError if it cannot be had.
-    """
-    host, _, port = address.rpartition(":")
-    try:
-        listener = listening(host.strip("[]") or LOOPBACK, int(port))
-    except UsageError as error:
-        raise SettingsError(f"setting `metrics_address`: {error}; each process of a machine has its own") from None
-
-    async def answer(scope: dict[str, Any], _receive: object, send: Callable[..., Any]) -> None:
-        if scope["type"] == "http":
-            status, body, kind = _answer(asked, scope["method"], scope["path"])
-            plain = {"content-type": kind, "cache-control": "no-store", "x-content-type-options": "nosniff"}
-            headers = [(name.encode(), value.encode()) for name, value in plain.items()]
-            headers.append((b"content-length", str(len(body)).encode()))
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
-
-    with listener:
-        server = http_server(answer, listener)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="endpoint", daemon=True)
-        thread.start()
-        try:
-            yield address_of(listener, secure=False).removeprefix("http://").rstrip("/")
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def _answer(asked: Asked, method: str, path: str) -> tuple[int, bytes, str]:
-    """Return status, body and kind of an answer."""
-    if method not in {"GET", "HEAD"}:
-        return HTTPStatus.METHOD_NOT_ALLOWED, b"everything is read with GET\n", _PLAIN
-    if path == "/metrics":
-        # Prometheus' own text format; any version of it reads this one.
-        return HTTPStatus.OK, asked.text(), "text/plain; version=0.0.4; charset=utf-8"
-    if path not in {"/livez", "/readyz"}:
-        return HTTPStatus.NOT_FOUND, b"ask /livez, /readyz or /metrics\n", _PLAIN
-    verdict = asked.verdict()
-    well = verdict.live if path == "/livez" else verdict.ready
-    return HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, _said(verdict, well=well), _PLAIN
-
-
-def _said(verdict: Verdict, *, well: bool) -> bytes:
-    """Return a verdict in lines: each fault, or the reason why no fault would be found."""
-    lines = list(verdict.findings)
-    lines += [f"waits: {verdict.waiting}"] if verdict.waiting and not lines else []
-    lines += [f"{what} for {seconds:.0f} s" for what, seconds in verdict.busy.items()]
-    nothing = "ok" if well else "has not begun yet"
-    text = "\n".join(lines or [nothing])
-    return f"{text}\n".encode()

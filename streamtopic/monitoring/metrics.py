@@ -1,7 +1,4 @@
-"""Every metric that a process of the service shows: one typed catalogue, and the values of one process.
-
-CATALOGUE  all families: name, kind, labels, buckets, meaning
-Metrics    the values of one process, as prometheus-client keeps them
+"""Every metric that a process of the service shows: one typed catalogue. `service/watching.py` keeps the values.
 
 A label is the number of a partition, or a code that is in this program's source: callers pass no text of a record,
 a setting or an error on, so no id and no word reaches a label.
@@ -9,20 +6,16 @@ a setting or an error on, so no id and no word reaches a label.
 
 from __future__ import annotations
 
-import platform
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CATALOGUE", "PREFIX", "ROOMS", "Family", "Metrics"]
+__all__ = ["CATALOGUE", "PREFIX", "ROOMS", "Family"]
 
 PREFIX = "streamtopic_"
-MOST = 30
-"""Families at most: a catalogue that nobody can read is no help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,76 +163,3 @@ ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
 """The families by the part of the service that they are about."""
 
 CATALOGUE = tuple(family for families in ROOMS.values() for family in families)
-
-
-class Metrics:
-    """The values of one process. Safe with several threads; loads prometheus-client when it is made.
-
-    role: of the process, as `build_info` shows it.
-    registry: of prometheus-client. A gauge without labels is in it only while its value is known.
-    """
-
-    def __init__(self, role: str) -> None:
-        # Here: whoever does not watch does without it.
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-
-        from streamtopic import __version__
-
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
-        # Any: the three kinds have no common type.
-        self._of: dict[Family, Any] = {}
-        for family in CATALOGUE:
-            about = (family.name, family.help, family.labels)
-            if family.kind == "histogram":
-                self._of[family] = Histogram(*about, registry=self.registry, buckets=family.buckets)
-            elif family.kind == "counter":
-                self._of[family] = Counter(*about, registry=self.registry)
-            else:
-                self._of[family] = Gauge(*about, registry=self.registry if family.labels else None)
-        self.show(BUILD, 1, role=role, version=__version__, python=platform.python_version())
-
-    def add(self, family: Family, amount: float = 1, /, **labels: str) -> None:
-        """Let a counter grow."""
-        self._series(family, labels).inc(amount)
-
-    def observe(self, family: Family, seconds: float, /, **labels: str) -> None:
-        """Add a duration to a histogram; one below 0, as of clocks that differ, counts as 0."""
-        self._series(family, labels).observe(max(seconds, 0.0))
-
-    def show(self, family: Family, value: float | None, /, **labels: object) -> None:
-        """Let a gauge show a value; None: nothing at all, since it is not known."""
-        gauge = self._of[family]
-        if value is not None:
-            self._series(family, labels).set(value)
-            if not family.labels:
-                # One that is there already stays.
-                with suppress(ValueError):
-                    self.registry.register(gauge)
-        elif family.labels:
-            with suppress(KeyError):
-                gauge.remove(*(labels[name] for name in family.labels))
-        else:
-            with suppress(KeyError):
-                self.registry.unregister(gauge)
-
-    def clear(self, family: Family, /) -> None:
-        """Let a gauge with labels show nothing."""
-        self._of[family].clear()
-
-    def give_up(self, partition: int) -> None:
-        """Remove every series of a partition: another process shows it from now on."""
-        for family, held in self._of.items():
-            if "partition" in family.labels:
-                held.remove_by_labels({"partition": str(partition)})
-
-    def text(self) -> bytes:
-        """Return all values as Prometheus reads them."""
-        from prometheus_client import generate_latest
-
-        return bytes(generate_latest(self.registry))
-
-    def _series(self, family: Family, labels: Mapping[str, object]) -> Any:  # noqa: ANN401  as prometheus-client has it
-        """Return what holds the value for these labels; a label that the family does not have is left out."""
-        held = self._of[family]
-        return held.labels(*(labels[name] for name in family.labels)) if family.labels else held

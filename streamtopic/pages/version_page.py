@@ -12,7 +12,7 @@ from streamtopic.pages.charts import Curve, Picture, line_chart, small_line
 from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
 from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
-from streamtopic.service.assembly import reader_of, sources_of
+from streamtopic.service.assembly import modeller_of, reader_of
 from streamtopic.service.publish.published import heads_of
 from streamtopic.service.verify import gather
 from streamtopic.signed.release import GIVEN_AWAY, HELPS, ONE_DOCUMENT
@@ -61,7 +61,7 @@ def version_facts(
 
     Raises as `gather`.
     """
-    evidence, known = gather(sources_of(service, reader_of(service)), version, update)
+    evidence, known = gather(service, reader_of(service), modeller_of(service), version, update)
     words = {task: head["classes"] for task, head in heads_of(known.release, _WORDS_OF_CLASS).items()}
     if public:
         evidence["conditions"] = {"checks": [], "constants": {}, "vacuity": None}

@@ -33,12 +33,11 @@ from streamtopic.pages.gate import Access, Gate
 from streamtopic.pages.rendering import render
 from streamtopic.pages.version_page import chart_to_limit, spending_chart, version_facts, version_page
 from streamtopic.security.concealing import conceal
-from streamtopic.service.assembly import door_of, facts_of, reader_of
 from streamtopic.service.ingest.rejections import RefusedRecords
 from streamtopic.service.inspection.examination import concerns
-from streamtopic.service.inspection.facts import show_gauges, status_fields
+from streamtopic.service.inspection.facts import ModelFacts, show_gauges, status_fields
 from streamtopic.service.publish.published import versions_of
-from streamtopic.service.requests.request_door import receipts_of_request
+from streamtopic.service.requests.request_door import RequestDoor, receipts_of_request
 from streamtopic.service.watching import Watch
 from streamtopic.signed import Receipt, RequestReceipt
 from streamtopic.state.deletion_requests import RequestState
@@ -97,13 +96,11 @@ def read_service(service: Opened) -> dict[str, Any]:
     charts: of their capacity and epsilon.
     settings, stages: for hold and brake of requests, and the meaning of each stage of a deletion.
     """
-    # A new instance in a folder has no state before its writers open it.
-    reader_of(service)
-    facts = facts_of(service, served=True)
+    facts = ModelFacts(service, served=True)
     # Stable orders: findings of a kind stay as they were, and requests oldest first.
     found = sorted(concerns(facts), key=lambda one: one.passed is not False)
     still = sorted(facts.requests, key=lambda request: request.state is not RequestState.PAUSED)
-    over = sorted(door_of(service).requests.ended(), key=lambda request: -request.changed_ms)
+    over = sorted(RequestDoor(service).requests.ended(), key=lambda request: -request.changed_ms)
     versions = versions_of(service.state)
     charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], service.settings.budget)]
     return {
@@ -198,8 +195,8 @@ class _Pages:
         return Response(text, media_type="text/plain; version=0.0.4")
 
     def _gauges(self, service: Opened) -> bytes:
-        show_gauges(facts_of(service), self._watch)
-        return self._watch.metrics.text()
+        show_gauges(ModelFacts(service), self._watch)
+        return self._watch.text()
 
     # What pages share
 
@@ -316,7 +313,7 @@ def _received(service: Opened, body: bytes) -> Response:
     except (ValueError, RecursionError) as error:
         wanted = '{"id": ID, "documents": [ID, ...]} or {"id": ID, "subjects": [NAME, ...]}; "id" may be left out'
         return JSONResponse({"error": f"{error}: send {wanted}"}, HTTPStatus.BAD_REQUEST)
-    taken = door_of(service).receive(documents, subjects=subjects, name=name)
+    taken = RequestDoor(service).receive(documents, subjects=subjects, name=name)
     logger.info("a request for deletions was taken in", extra={"event": "serve_requested"})
     # With the salt the requester can check the receipts; nobody else is told it.
     return JSONResponse({**_shown(taken.request), "salt": taken.salt}, HTTPStatus.ACCEPTED)
@@ -337,7 +334,7 @@ def _checked(fields: object) -> tuple[str | None, list[str], list[str]]:
 
 def _stands(service: Opened, name: str) -> Response:
     """Return the state of a request, with the proofs of its own receipt and of those of its documents."""
-    request = door_of(service).find(name)
+    request = RequestDoor(service).find(name)
     if request is None:
         error = "there is no request with this id: it was never taken in, or ended long ago"
         return JSONResponse({"error": error}, HTTPStatus.NOT_FOUND)

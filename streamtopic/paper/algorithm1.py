@@ -1,6 +1,6 @@
 """Algorithm 1 of the paper to the letter: unlearning the base model by one Newton step and a projection.
 
-    Statistics        C^S, P and |S|: all that it needs of the base model besides counts; small enough to keep
+    BaseStatistics    T(S): all that it needs of the base model besides counts; small enough to keep
     remaining         Q^F = Q^S less the forget set, and the matrices that follow, from the fit of S
     remaining_counts  the same from Q^F itself, which exact counts give without S or its model
     chosen_again      the anchors that a retraining on Q^F chooses
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
+from streamtopic.paper.capacity_formulas import ModelConstants, fit_constants
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import prepare
 from streamtopic.topics.learner_options import LearnerOptions
@@ -31,12 +32,11 @@ from streamtopic.topics.mixtures import gram
 from streamtopic.topics.paper_anchors import farthest_rows
 from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.simplex import project_rows, solve_rows
-from streamtopic.topics.update_rows import ThinShift, product_shift
 
 __all__ = [
     "BaseModel",
+    "BaseStatistics",
     "Remaining",
-    "Statistics",
     "chosen_again",
     "covariance",
     "literal_head",
@@ -53,24 +53,43 @@ Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Statistics:
-    """The part of the base model that Algorithm 1 needs besides counts; with Q^S and p^S it is the paper's T(S).
+class BaseStatistics:
+    """The paper's T(S): the part of the base model that its updates, their noise and their conditions rest on.
 
     words: (n,), ascending.
     C: C^S, (n, r), rows on the simplex.
     anchors: (r,), the words of P, by topic.
-    documents: |S|.
+    documents: m = |S|.
+    length: L, mean number of tokens of these words in a document.
+    constants: a, p, gamma, eps0 as the base model has them.
+    q_norm: the greatest word mass. It bounds ||Q||_2, since rows of a symmetric non-negative Q sum to word masses.
+    rarest: the least word mass.
     """
 
     words: tuple[str, ...]
     C: Float
     anchors: tuple[str, ...]
     documents: int
+    length: float
+    constants: ModelConstants
+    q_norm: float
+    rarest: float
 
     @classmethod
-    def of(cls, fit: TopicFit) -> Self:
-        """Take the statistics from A(S)."""
-        return cls(fit.words, np.ascontiguousarray(fit.C[fit.live]), fit.anchors, fit.documents)
+    def of(cls, fit: TopicFit, source: CountSource) -> Self:
+        """Take the statistics from A(S). source: the counts that it was learned from."""
+        place = {word: k for k, word in enumerate(source.words)}
+        tokens = source.tokens[[place[word] for word in fit.words]]
+        return cls(
+            words=fit.words,
+            C=np.ascontiguousarray(fit.C[fit.live]),
+            anchors=fit.anchors,
+            documents=fit.documents,
+            length=int(tokens.sum()) / fit.documents,
+            constants=fit_constants(fit),
+            q_norm=float(fit.p.max()),
+            rarest=float(fit.p[fit.live].min()),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +108,6 @@ class Remaining:
     G: (r, r), Qbar_P^F Qbar_P^F^T.
     sigma_min: the least singular value of Qbar_P^F.
     documents: |S| - |S_f|.
-    changed: number of words that are in the vocabulary of the base model or of a retraining, but not in both; None
-        if it is not known.
     """
 
     names: tuple[str, ...]
@@ -105,7 +122,6 @@ class Remaining:
     G: Float
     sigma_min: float
     documents: int
-    changed: int | None = None
 
     @property
     def live(self) -> npt.NDArray[np.intp]:
@@ -118,35 +134,23 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
 
     fit: A(S), learned with learner "paper"; it stays as it is.
     forgotten: counts of S_f made with the fit's weighting, None for the empty forget set.
-    Cost: a copy of Q's values, nnz(dQ) r and the columns of changed words times r. Raises UsageError for another
-    learner; NegativeCounts if S_f cannot be part of S; CannotLearn if an anchor's row is gone, or if the rows
-    of the anchors have become dependent.
+    Cost: a copy of Q's values, and nnz(Q) r. Raises UsageError for another learner; NegativeCounts if S_f cannot be
+    part of S; CannotLearn if an anchor's row is gone, or if the rows of the anchors have become dependent.
     """
     _require_published(fit.options)
     q = fit.q
-    product = fit.mixtures.product
     documents = fit.documents
     if forgotten is not None:
         documents -= forgotten.documents
         # Negative counts, because matrices of counts are changed by adding.
-        taken = Cooccurrence.zero(q.n) - _over(fit, forgotten)
-        q = _subtracted(fit.q, taken, documents)
-        product = _product(fit, q, SymmetricCounts.of(taken))
-    return _known(
-        fit.names,
-        q,
-        fit.choice,
-        product,
-        start=fit.C,
-        candidates=fit.candidates,
-        documents=documents,
-    )
+        q = _subtracted(q, Cooccurrence.zero(q.n) - _over(fit, forgotten), documents)
+    return _known(fit.names, q, fit.choice, start=fit.C, candidates=fit.candidates, documents=documents)
 
 
-def remaining_counts(base: Statistics, source: CountSource, options: LearnerOptions) -> Remaining:
+def remaining_counts(base: BaseStatistics, source: CountSource, options: LearnerOptions) -> Remaining:
     """Return the input of Algorithm 1 from Q^F itself, without the counts of S and of S_f.
 
-    base: of A(S).
+    base: T(S).
     source: counts of S - S_f, over any words.
     options: the options that the base was learned with.
     Cost: reading the counts once, and nnz(Q) r. Raises UsageError for another learner, CannotLearn if an anchor word
@@ -168,19 +172,7 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
     places = [place[base.words[k]] for k in stays]
     start[places] = base.C[stays]
     positions = np.array([place[word] for word in base.anchors], np.intp)
-    thin = dense_rows(q, positions).T.astype(float)
-    product = times(q, np.ascontiguousarray(thin))
-    changed = len(set(words) ^ set(base.words))
-    return _known(
-        words,
-        q,
-        positions,
-        product,
-        start=start,
-        candidates=prepared.candidates,
-        documents=source.documents,
-        changed=changed,
-    )
+    return _known(words, q, positions, start=start, candidates=prepared.candidates, documents=source.documents)
 
 
 def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
@@ -196,18 +188,15 @@ def _known(
     names: tuple[str, ...],
     q: SymmetricCounts,
     positions: npt.NDArray[np.intp],
-    product: Float,
     *,
     start: Float,
     candidates: npt.NDArray[np.intp],
     documents: int,
-    changed: int | None = None,
 ) -> Remaining:
     """Return the input of Algorithm 1 for Q^F (n, n) and the anchors P.
 
     names: the words of Q^F.
     positions: (r,), of the anchors in `names`.
-    product: (n, r), Q^F Q_P^F^T in units of the counts.
     start: (n, r), C^S.
     """
     anchor_counts = dense_rows(q, positions)
@@ -220,7 +209,7 @@ def _known(
     # Summed as Python integers: a total of int64 could overflow in a large corpus.
     total = float(sum(mass.tolist()))
     anchor_mass = anchor_counts.sum(axis=1)
-    rows = product[live] / own[:, None]
+    rows = times(q, thin)[live] / own[:, None]
     words = tuple(names[k] for k in live)
     anchors = np.searchsorted(live, positions)
     return Remaining(
@@ -236,7 +225,6 @@ def _known(
         G=G,
         sigma_min=sigma_min,
         documents=documents,
-        changed=changed,
     )
 
 
@@ -263,17 +251,6 @@ def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> Symm
             "the forget set holds documents that were not learned: give each learned document once at the most"
         )
     return left
-
-
-def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> Float:
-    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, (n, r) in units of counts."""
-    first = fit.mixtures
-    # Only columns that a forgotten document touched differ, so the rest of the product is carried over.
-    moved = dense_rows(delta, fit.choice)
-    columns = np.flatnonzero(moved.any(axis=0))
-    thin = ThinShift(columns, moved.T[columns].astype(float))
-    shift, _ = product_shift(q, delta, first.thin, thin)
-    return np.asarray(first.product + shift)
 
 
 _UNIT = 2.0**-53

@@ -1,8 +1,7 @@
 """Deletion capacity: how many of the base model's documents may be unlearned before a retrain is due.
 
 Formulas are from Wei et al. (2025): theorem 1 (base), theorem 3 (head of a task), and the precondition and sensitivity
-of the utility proof. The paper does not give the constants c; `implied_constant` returns the c that a measured capacity
-represents.
+of the utility proof. The paper does not give the constants c.
 
 Sizes have the paper's names in all of them: m documents, n words, r topics.
 
@@ -26,10 +25,8 @@ __all__ = [
     "base_capacity",
     "estimate_constants",
     "fit_constants",
-    "implied_constant",
     "precondition",
     "task_capacity",
-    "task_mass",
     "theorem_sensitivity",
     "theorem_sigma",
 ]
@@ -68,24 +65,15 @@ def base_capacity(c: float, m: int, n: int, r: int, epsilon: float, delta: float
     return c * min(noise, utility)
 
 
-def implied_constant(limit: float, formula: float) -> float:
-    """Return the c at which a formula gives `limit`, if it gives `formula` at c = 1; nan if it gives 0."""
-    # A formula of 0 gives 0 at any c.
-    if formula <= 0:
-        return math.nan
-    return limit / formula
+def estimate_constants(A: Float64, R: Float64, shares: Float64, anchors: npt.NDArray[np.intp]) -> ModelConstants:
+    """Return the constants of a model.
 
-
-def estimate_constants(
-    A: Float64, R: Float64, shares: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
-) -> ModelConstants:
-    """Return the constants of a model; gamma is the least singular value of diag(z)^-1 R.
+    gamma is the least singular value of diag(z)^-1 R, and eps0 is 1/sqrt(n r), the most that the proof allows.
 
     A: (n, r), topics.
     R: (r, r), covariance of topics.
     shares: z, (r,).
     anchors: (r,), rows of A.
-    eps0: accuracy of A; None for 1/sqrt(n r), the most that the proof allows.
     """
     # A topic may have lost its last document: its constants are then infinite or 0, and formulas give 0.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -96,39 +84,33 @@ def estimate_constants(
         singular_values = np.linalg.svd(rows, compute_uv=False)
         gamma = float(singular_values[-1])
     own = A[anchors, np.arange(len(anchors))]
-    p_sep = float(own.min())
-    accuracy = eps0 or 1 / math.sqrt(A.size)
-    return ModelConstants(a, p_sep, gamma, accuracy)
+    return ModelConstants(a, float(own.min()), gamma, 1 / math.sqrt(A.size))
 
 
-def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
+def fit_constants(fit: TopicFit) -> ModelConstants:
     """Return the constants of a model before noise, from its r anchor rows without a pass over Q.
 
     fit: of either learner; the default learner's super-anchors take the place of anchors.
-    eps0: as in `estimate_constants`.
     """
     live = fit.live
     counts = fit.mixtures.anchor_counts[:, live]
     X = counts / fit.mixtures.anchor_mass[:, None]
     anchors = np.searchsorted(live, fit.choice)
-    return anchored_constants(X, fit.A, fit.topic_masses, anchors, eps0)
+    return anchored_constants(X, fit.A, fit.topic_masses, anchors)
 
 
-def anchored_constants(
-    X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
-) -> ModelConstants:
+def anchored_constants(X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp]) -> ModelConstants:
     """Return the constants of a model from its anchor rows.
 
     X: (r, n), rows of Qbar.
     A: (n, r), topics.
     z: (r,), shares of topics.
     anchors: (r,), rows of A.
-    eps0: as in `estimate_constants`.
     """
     # An anchor's row of Qbar is R_k A^T / z_k if the topics are separable, so diag(z)^-1 R = X A^+^T.
     inverse = np.linalg.pinv(A.T @ A, hermitian=True)
     R = z[:, None] * (X @ A @ inverse)
-    return estimate_constants(A, R, z, anchors, eps0)
+    return estimate_constants(A, R, z, anchors)
 
 
 def precondition(m: int, r: int, constants: ModelConstants) -> float:
@@ -164,25 +146,6 @@ def theorem_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     return sensitivity * noise_factor / epsilon
 
 
-def task_mass(shares: Float64, topics: Sequence[int] | npt.NDArray[np.intp] = ()) -> float:
-    """Return q, the least share among a task's topics.
-
-    shares: z, (r,), sum 1.
-    topics: positions of the task's topics; () for all.
-    Raises UsageError for a position without a topic.
-    """
-    if not len(topics):
-        return float(shares.min())
-    # numpy would take a negative position from the end.
-    known = all(0 <= k < len(shares) for k in topics)
-    if not known:
-        raise UsageError(
-            f"the task names topics {list(topics)}, but the model has 0 to {len(shares) - 1}: name topics of the model"
-        )
-    own = shares[list(topics)]
-    return float(own.min())
-
-
 def task_capacity(
     c: float,
     m: int,
@@ -190,15 +153,15 @@ def task_capacity(
     epsilon: float,
     delta: float,
     shares: Float64,
-    topics: Sequence[int] | npt.NDArray[np.intp] = (),
+    topics: Sequence[int] | npt.NDArray[np.intp],
 ) -> float:
     """Return c' min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2), in documents: theorem 3's formal version.
 
     c: the theorem's unknown constant.
     epsilon, delta: of the guarantee.
-    shares: z, (r,), shares of the model's topics.
-    topics: positions of the task's topics; () for all.
-    Raises UsageError for a guarantee that makes no sense, shares that are not positive, or an unknown topic.
+    shares: z, (r,), shares of the model's topics, sum 1.
+    topics: positions of the task's topics, of which q is the least share.
+    Raises UsageError for a guarantee that makes no sense, shares that are not positive, or a position without a topic.
     """
     is_guarantee = epsilon > 0 and 0 < delta < 1
     if not (is_guarantee and c > 0):
@@ -208,7 +171,12 @@ def task_capacity(
     if not (shares > 0).all():
         raise UsageError("a topic has no share, so its capacity is not defined: retrain with fewer topics")
     r = len(shares)
-    q = task_mass(shares, topics)
+    # numpy would take a negative position from the end.
+    if not len(topics) or not all(0 <= k < r for k in topics):
+        raise UsageError(
+            f"the task names topics {list(topics)}, but the model has 0 to {r - 1}: name topics of the model"
+        )
+    q = float(shares[list(topics)].min())
     spread = math.sqrt(n * r * math.log(1 / delta))
     # As theorem 1, with q in place of 1/(a r): deletions reach a task only through the topics that it rests on.
     noise = c * m * q * epsilon / (r * spread)

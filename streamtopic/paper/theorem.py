@@ -3,14 +3,11 @@
     TheoremOptions      the operator's choices: the guarantee, T, c, and constants if they are known
     assumption_checks   the conditions of the proof on a ProofSetting, one Condition each
     plan_theorem        Delta and sigma, a function of options and sizes, never of the forget set
-    Vacuity             the noise, compared with the model that it is added to
-    BaseFacts           sizes and constants of the base model that noise and conditions need, small enough to keep
-    theorem_release     Abar and Rbar, noised and projected, with checks and the size of the noise
-    examine, draw       its two halves: first all measurements, then the noise
-    release_remaining   the same from kept statistics and exact counts (algorithm1.py)
+    examine             Abar and Rbar, their noise, and all measurements
+    draw                adds the noise and projects
 
 The sensitivity is proved for an unknown c and under assumptions that real corpora do not meet. At realistic sizes the
-noise drowns the model, and `Vacuity` says so. Certified mode needs neither c nor the assumptions. Checks and distances
+noise drowns the model, and `examine` says so. Certified mode needs neither c nor the assumptions. Checks and distances
 are computed before noise: they are for the operator, not for publication. Constants hidden in O(...) are taken as 1,
 since the paper does not give them. So a check that fails by orders of magnitude fails, and a check that passes narrowly
 says little.
@@ -19,21 +16,21 @@ The paper leaves the sensitivity of R out; it is derived here.
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import CountSource
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.paper.algorithm1 import (
     BaseModel,
+    BaseStatistics,
     Remaining,
     chosen_again,
     project_psd,
-    remaining,
     retrain_rows,
     unlearn_base,
 )
@@ -41,7 +38,6 @@ from streamtopic.paper.capacity_formulas import (
     ModelConstants,
     anchored_constants,
     base_capacity,
-    fit_constants,
     precondition,
     theorem_sensitivity,
     theorem_sigma,
@@ -49,34 +45,31 @@ from streamtopic.paper.capacity_formulas import (
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisePlan, add_noise, plan_noise, project_columns
-from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner_options import LEAST_TOLERANCE
 from streamtopic.topics.products import dense_rows
 
 __all__ = [
     "UTILITY_LOSS",
-    "BaseFacts",
     "Compared",
     "Condition",
     "Examined",
     "ProofSetting",
     "TheoremOptions",
     "TheoremPlan",
-    "TheoremRelease",
-    "Vacuity",
     "assumption_checks",
     "draw",
     "examine",
-    "fit_constants",
     "guaranteed_error",
     "plan_theorem",
-    "release_remaining",
     "sample_size",
-    "theorem_release",
 ]
 
 UTILITY_LOSS = 0.01
 """Loss of utility that a deletion capacity allows: the greatest entry of A - A* (definition def:unlearning)."""
+
+
+# The negation of an opposite would be true for nan.
+_RELATIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +89,7 @@ class Condition:
     @property
     def holds(self) -> bool:
         """Whether the comparison is true; false if a number is missing (nan)."""
-        # Each relation is written out, since the negation of the opposite would be true for nan.
-        match self.relation:
-            case "<":
-                return self.value < self.limit
-            case "<=":
-                return self.value <= self.limit
-            case ">":
-                return self.value > self.limit
-            case ">=":
-                return self.value >= self.limit
-
-    def __str__(self) -> str:
-        outcome = "holds" if self.holds else "FAILS"
-        return f"{outcome}: {self.name}: {self.value:.3g} {self.relation} {self.limit:.3g} ({self.paper})"
+        return bool(_RELATIONS[self.relation](self.value, self.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +104,6 @@ class ProofSetting:
     constants: a, p, gamma, eps0.
     rarest: the least probability of a word.
     sigma_min: the least singular value of Qbar_P^F.
-    Raises UsageError for a delta that is not a probability.
     """
 
     m: int
@@ -138,10 +117,6 @@ class ProofSetting:
     constants: ModelConstants
     rarest: float
     sigma_min: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.delta < 1:
-            raise UsageError(f"delta is {self.delta}: use a probability above 0 and below 1")
 
     @property
     def delta_2(self) -> float:
@@ -170,22 +145,25 @@ class ProofSetting:
         return 4 * self.constants.a * self.r * documents / certainty
 
 
-def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> float:
-    """Return how many documents bring the learner within eps0 of the truth: theorem "Learning Guarantee", constants 1.
+def _guarantee(n: int, r: int, constants: ModelConstants) -> tuple[float, float, float]:
+    """Return the terms of theorem "Learning Guarantee" with constants 1, without their powers of eps0: tokens needed.
 
-    max{a r^3 log n / (L (gamma p)^6 eps0), a^3 r^3 log n / (L eps0^3 (gamma p)^4), r^2 log r / (L eps0^2)}.
+    a r^3 log n / (gamma p)^6 for the anchors, a^3 r^3 log n / (gamma p)^4 for the topics, r^2 log r for their shares.
+    """
+    a, gp = constants.a, constants.gamma * constants.p_sep
+    return a * r**3 * math.log(n) / gp**6, a**3 * r**3 * math.log(n) / gp**4, r**2 * math.log(r)
+
+
+def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> float:
+    """Return how many documents bring the learner within eps0 of the truth.
 
     n, r: words, topics.
     length: L, tokens of a document.
     constants: of the model.
     """
-    a = constants.a
+    for_anchors, for_topics, for_shares = _guarantee(n, r, constants)
     eps0 = constants.eps0
-    gp = constants.gamma * constants.p_sep
-    for_anchors = a * r**3 * math.log(n) / (length * gp**6 * eps0)
-    for_topics = a**3 * r**3 * math.log(n) / (length * eps0**3 * gp**4)
-    for_shares = r**2 * math.log(r) / (length * eps0**2)
-    return max(for_anchors, for_topics, for_shares)
+    return max(for_anchors / eps0, for_topics / eps0**3, for_shares / eps0**2) / length
 
 
 def guaranteed_error(m: int, n: int, r: int, length: float, constants: ModelConstants) -> float:
@@ -196,12 +174,7 @@ def guaranteed_error(m: int, n: int, r: int, length: float, constants: ModelCons
     """
     if m < 1:
         raise UsageError(f"{m} documents cannot guarantee an error: use 1 or more")
-    a = constants.a
-    gp = constants.gamma * constants.p_sep
-    tokens = m * length
-    for_anchors = a * r**3 * math.log(n) / (tokens * gp**6)
-    for_topics = a**3 * r**3 * math.log(n) / (tokens * gp**4)
-    for_shares = r**2 * math.log(r) / tokens
+    for_anchors, for_topics, for_shares = (term / (m * length) for term in _guarantee(n, r, constants))
     return max(for_anchors, math.cbrt(for_topics), math.sqrt(for_shares))
 
 
@@ -277,9 +250,6 @@ class TheoremOptions:
     deletions: T, in documents; noise is calibrated to m_U = T for every forget set.
     epsilon, delta: of each of the two draws.
     c: the constant hidden in the sensitivity's O(...), not the capacity's constant.
-    length: L, tokens in a document.
-    constants: a, gamma, p, eps0; None to estimate them, except for the constants in `known`.
-    q_norm: bound on ||Q||_2, at most 1; None for the greatest word mass.
     known: constants to use instead of estimates, by their names in ModelConstants.
     Raises UsageError for values that the proof does not cover.
     """
@@ -288,9 +258,6 @@ class TheoremOptions:
     epsilon: float = 0.5
     delta: float = 1e-6
     c: float = 1.0
-    length: float = 2.0
-    constants: ModelConstants | None = None
-    q_norm: float | None = None
     known: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -303,25 +270,15 @@ class TheoremOptions:
         theorem_sigma(1.0, self.epsilon, 0.5)
         if not 0 < self.delta < 1:
             raise UsageError(f"delta is {self.delta}: use a probability between 0 and 1, far below 1 over documents")
-        for name, value in (("c", self.c), ("length", self.length)):
-            if not 0 < value < math.inf:
-                raise UsageError(f"{name} is {value}: use a finite number above 0")
-        if self.q_norm is not None and not 0 < self.q_norm <= 1:
-            raise UsageError(
-                f"q_norm is {self.q_norm}: use a number above 0 and at most 1, since entries of Q sum to 1"
-            )
+        if not 0 < self.c < math.inf:
+            raise UsageError(f"c is {self.c}: use a finite number above 0")
         for name, value in self.known.items():
             if name not in ModelConstants.__dataclass_fields__ or not 0 < value < math.inf:
                 raise UsageError(f"the constant {name} is {value}: give a, p_sep, gamma or eps0, above 0")
 
     def settled(self, estimated: ModelConstants) -> ModelConstants:
         """Return the constants to use: given ones, and estimates for the others."""
-        return self.constants or replace(estimated, **self.known)
-
-    def bound_on_q(self, greatest_mass: float) -> float:
-        """Return the bound on ||Q||_2 to use: the given one, or the greatest word mass."""
-        # Rows of a symmetric non-negative Q sum to word masses, and the greatest row sum bounds its norm.
-        return self.q_norm if self.q_norm is not None else greatest_mass
+        return replace(estimated, **self.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,39 +302,7 @@ class TheoremPlan:
     def together(self) -> Composition:
         """The composition of A and R: each is (epsilon, delta) on its own, and the pair reveals a little more."""
         plans = (self.topics, self.covariance)
-        return Composition.of((plan.scale, plan.slack) for plan in plans)
-
-
-@dataclass(frozen=True, slots=True)
-class Vacuity:
-    """The size of the noise, compared with the model that it is added to.
-
-    noise: E||nu_A||_F to first order, sigma sqrt(n r).
-    model: ||Abar||_F.
-    entry: about the greatest entry of nu_A, sigma sqrt(2 ln(n r)), to compare with the utility loss of 0.01.
-    """
-
-    noise: float
-    model: float
-    entry: float
-
-    @property
-    def ratio(self) -> float:
-        """Noise norm over model norm."""
-        return self.noise / self.model
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the noise is at least as large as the model, so that the model cannot be seen."""
-        return self.ratio >= 1
-
-    def __str__(self) -> str:
-        verdict = "vacuous: use certified mode" if self.vacuous else "the model can be seen through the noise"
-        useful = "within" if self.entry <= UTILITY_LOSS else "above"
-        return (
-            f"noise has {self.ratio:.3g} times the norm of the model, its greatest entry is about {self.entry:.3g}, "
-            f"{useful} the {UTILITY_LOSS} that utility allows; {verdict}"
-        )
+        return Composition.of((plan.scale, 0.0) for plan in plans)
 
 
 def plan_theorem(
@@ -444,29 +369,6 @@ Float = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class BaseFacts:
-    """The figures of A(S) that noise and conditions need, so that S itself is not needed again.
-
-    documents: m = |S|.
-    constants: estimated from A(S).
-    q_norm: the greatest word mass, at least ||Q||_2.
-    rarest: the least word mass.
-    """
-
-    documents: int
-    constants: ModelConstants
-    q_norm: float
-    rarest: float
-
-    @classmethod
-    def of(cls, fit: TopicFit) -> Self:
-        """Take the figures from A(S)."""
-        greatest = float(fit.p.max())
-        least = float(fit.p[fit.live].min())
-        return cls(fit.documents, fit_constants(fit), greatest, least)
-
-
-@dataclass(frozen=True, slots=True)
 class Compared:
     """An unlearned model before noise, a retraining on Q^F, and the noise that each would get.
 
@@ -484,49 +386,31 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examined:
-    """Abar and Rbar, and the noise that they get, before any noise is drawn: secret.
+    """Algorithm 1 up to its noise: secret.
 
+    left: the input that it was run on.
+    base: T(S), from which it starts.
+    options: of the operator.
     found: Abar and Rbar.
-    plan: of the noise.
-    checks: conditions of the proof, with the measurements of `compared` if there was a comparison.
-    vacuity: size of the noise, compared with the model.
-    compared: the comparison with a retraining; None without one.
+    plan: of their noise.
+    checks: conditions of the proof, with the measurements of `compared`.
+    vacuity: the size of the noise compared with the model, in words.
+    compared: the comparison with a retraining.
     """
 
+    left: Remaining
+    base: BaseStatistics
+    options: TheoremOptions
     found: BaseModel
     plan: TheoremPlan
     checks: tuple[Condition, ...]
-    vacuity: Vacuity
-    compared: Compared | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TheoremRelease:
-    """An unlearned model after noise.
-
-    words: (n,), ascending.
-    A: (n, r), columns on the simplex.
-    R: (r, r), positive semidefinite.
-    plan, checks, vacuity, compared: as in Examined.
-    """
-
-    words: tuple[str, ...]
-    A: Float
-    R: Float
-    plan: TheoremPlan
-    checks: tuple[Condition, ...]
-    vacuity: Vacuity
-    compared: Compared | None
-
-    @property
-    def distance(self) -> float:
-        """||Abar - A^F||_F; nan without a comparison."""
-        return self.compared.topics_apart if self.compared else math.nan
+    vacuity: str
+    compared: Compared
 
     @property
     def implied_c(self) -> float:
         """The c at which Delta equals the measured distance. It is not a bound; a smaller c is surely too small."""
-        return self.plan.c * self.distance / self.plan.formula
+        return self.plan.c * self.compared.topics_apart / self.plan.formula
 
     @property
     def covered(self) -> bool:
@@ -534,45 +418,8 @@ class TheoremRelease:
         return all(check.holds for check in self.checks)
 
 
-def theorem_release(
-    fit: TopicFit,
-    forgotten: CountSource | None,
-    options: TheoremOptions,
-    seed_for: Callable[[str], NoiseSeed],
-    *,
-    compare: bool = True,
-) -> TheoremRelease:
-    """Return U_base(S_f, A(S), T(S)).
-
-    fit: A(S), learned with learner "paper"; it stays as it is.
-    forgotten: counts of S_f; None for the empty forget set, the reference run.
-    options: of the operator.
-    seed_for: seed of the noise on "A" and on "R", as `NoiseKey.seed` gives for a purpose.
-    compare: whether to retrain on Q^F as well, and measure the distances that the sensitivity must cover.
-    Raises UsageError for more deletions than T or if the proof gives no noise, NegativeCounts if the forget set
-    cannot have been learned, CannotLearn if the anchors' rows are gone or dependent.
-    """
-    return release_remaining(remaining(fit, forgotten), BaseFacts.of(fit), options, seed_for, compare=compare)
-
-
-def release_remaining(
-    left: Remaining,
-    base: BaseFacts,
-    options: TheoremOptions,
-    seed_for: Callable[[str], NoiseSeed],
-    *,
-    compare: bool = True,
-) -> TheoremRelease:
-    """Return U_base(S_f, A(S), T(S)) from the counts of S - S_f; parameters and errors as in `theorem_release`.
-
-    left: the input of Algorithm 1.
-    base: of A(S).
-    """
-    return draw(examine(left, base, options, compare=compare), seed_for)
-
-
-def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compare: bool = True) -> Examined:
-    """Run Algorithm 1 up to its noise, and compare the conditions of the proof with this corpus.
+def examine(left: Remaining, base: BaseStatistics, options: TheoremOptions) -> Examined:
+    """Run Algorithm 1 up to its noise, retrain on Q^F as well, and compare the conditions of the proof with the corpus.
 
     Raises UsageError for more deletions than T and if the proof gives no noise, CannotLearn if rows depend on
     each other.
@@ -586,12 +433,12 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
     found = unlearn_base(left)
     constants = options.settled(base.constants)
     n, r = found.A.shape
-    plan = plan_theorem(base.documents, n, r, constants, options.bound_on_q(base.q_norm), options)
+    plan = plan_theorem(base.documents, n, r, constants, base.q_norm, options)
     setting = ProofSetting(
         m=base.documents,
         n=n,
         r=r,
-        length=options.length,
+        length=base.length,
         deletions=options.deletions,
         epsilon=options.epsilon,
         delta=options.delta,
@@ -600,16 +447,16 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
         rarest=base.rarest,
         sigma_min=left.sigma_min,
     )
-    checks = assumption_checks(setting)
-    checks += _as_set(options.known, base.constants)
-    compared = _compare(left, found, plan, options) if compare else None
-    if compared is not None:
-        checks += _held(left, compared, plan)
-    return Examined(found, plan, checks, _vacuity(found.A, plan.topics), compared)
+    compared = _compare(left, found, plan, options)
+    checks = assumption_checks(setting) + _as_set(options.known, base.constants) + _held(left, base, compared, plan)
+    return Examined(left, base, options, found, plan, checks, _vacuity(found.A, plan.topics), compared)
 
 
-def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRelease:
-    """Add nu_A and nu_R, and project; seed_for: as in `theorem_release`."""
+def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> tuple[Float, Float]:
+    """Return A (n, r) with nu_A, its columns on the simplex, and R (r, r) with nu_R, positive semidefinite.
+
+    seed_for: seed of the noise on "A" and on "R", as `VersionNoise.seed` gives for a purpose.
+    """
     found = examined.found
     plan = examined.plan
     noised = add_noise(found.A, plan.topics, seed_for("A"))
@@ -617,8 +464,7 @@ def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRel
     # lose the 1 of the simplex against a large sigma.
     A = project_columns(noised - noised.max(axis=0))
     # Under a seed of its own: the same noise on A and R could be cancelled out.
-    R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
-    return TheoremRelease(found.words, A, R, plan, examined.checks, examined.vacuity, examined.compared)
+    return A, _noised_covariance(found.R, plan.covariance, seed_for("R"))
 
 
 def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:
@@ -655,9 +501,8 @@ def _noise_ratio(left: Remaining, retrained: BaseModel, plan: TheoremPlan, optio
     shares = retrained.C.T @ left.p
     constants = options.settled(anchored_constants(X, retrained.A, shares, left.anchors))
     n, r = retrained.A.shape
-    q_norm = options.bound_on_q(float(left.p.max()))
     try:
-        other = plan_theorem(left.documents, n, r, constants, q_norm, options)
+        other = plan_theorem(left.documents, n, r, constants, float(left.p.max()), options)
     except UsageError:
         return math.nan
     of_topics = plan.topics.sensitivity / other.topics.sensitivity
@@ -678,29 +523,32 @@ def _as_set(known: Mapping[str, float], estimated: ModelConstants) -> tuple[Cond
     return tuple(checks)
 
 
-def _held(left: Remaining, compared: Compared, plan: TheoremPlan) -> tuple[Condition, ...]:
-    """Hold the distances that the proof bounds, and its unchanged anchors, against a retraining on Q^F."""
-    checks = []
-    if left.changed is not None:
-        name = "words that entered or left the vocabulary"
-        checks.append(Condition(name, left.changed, "<=", 0, "section 2, the vocabulary is given"))
-    name = "Delta of a retraining beside this one"
-    checks.append(Condition(name, compared.ratio, "<=", 1, "def:unlearning, equal noise"))
-    known = {left.words[k] for k in left.anchors}
-    kept = len(known & set(compared.anchors))
-    name = "anchors that a retraining chooses too"
-    checks.append(Condition(name, kept, ">=", len(left.anchors), "appendix B, anchors unchanged"))
-    moved = compared.topics_apart
-    paper = "lemma:base_indistinguishability"
-    checks.append(Condition("measured ||Abar - A^F||_F", moved, "<=", plan.topics.sensitivity, paper))
-    moved = compared.covariance_apart
-    checks.append(Condition("measured ||Rbar - R^F||_F", moved, "<=", plan.covariance.sensitivity, "derived here"))
-    return tuple(checks)
+def _held(left: Remaining, base: BaseStatistics, compared: Compared, plan: TheoremPlan) -> tuple[Condition, ...]:
+    """Hold what the proof takes as unchanged, and the distances that it bounds, against a retraining on Q^F."""
+    changed = len(set(left.words) ^ set(base.words))
+    kept = len(set(base.anchors) & set(compared.anchors))
+    of_topics, of_covariance = compared.topics_apart, compared.covariance_apart
+    words = "words that entered or left the vocabulary"
+    delta = "Delta of a retraining beside this one"
+    anchors = "anchors that a retraining chooses too"
+    bounded = "lemma:base_indistinguishability"
+    return (
+        Condition(words, changed, "<=", 0, "section 2, the vocabulary is given"),
+        Condition(delta, compared.ratio, "<=", 1, "def:unlearning, equal noise"),
+        Condition(anchors, kept, ">=", len(base.anchors), "appendix B, anchors unchanged"),
+        Condition("measured ||Abar - A^F||_F", of_topics, "<=", plan.topics.sensitivity, bounded),
+        Condition("measured ||Rbar - R^F||_F", of_covariance, "<=", plan.covariance.sensitivity, "derived here"),
+    )
 
 
-def _vacuity(A: Float, plan: NoisePlan) -> Vacuity:
-    """Return the size of the noise of a plan, compared with A (n, r)."""
-    noise = plan.sigma * math.sqrt(A.size)
+def _vacuity(A: Float, plan: NoisePlan) -> str:
+    """Compare the noise of a plan with A (n, r): E||nu_A||_F to first order, and about its greatest entry."""
+    ratio = plan.sigma * math.sqrt(A.size) / float(np.linalg.norm(A))
     # The logarithm of 1 would make the noise of a single number 0.
     entry = plan.sigma * math.sqrt(2 * math.log(max(A.size, 2)))
-    return Vacuity(noise, float(np.linalg.norm(A)), entry)
+    useful = "within" if entry <= UTILITY_LOSS else "above"
+    verdict = "vacuous: use certified mode" if ratio >= 1 else "the model can be seen through the noise"
+    return (
+        f"noise has {ratio:.3g} times the norm of the model, its greatest entry is about {entry:.3g}, "
+        f"{useful} the {UTILITY_LOSS} that utility allows; {verdict}"
+    )

@@ -13,7 +13,7 @@ delta that an artifact takes outside its Gaussian; slacks are added up. The nois
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -69,13 +69,7 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     low, high = 1e-9, 1.0
     while gaussian_delta(epsilon, high) > delta:
         low, high = high, 2 * high
-    # Down to neighbouring doubles, and then the upper one: the guarantee must hold at the result, not only near it.
-    while (middle := (low + high) / 2) not in {low, high}:
-        if gaussian_delta(epsilon, middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _least(lambda s: gaussian_delta(epsilon, s) <= delta, low, high)
 
 
 def gaussian_epsilon(delta: float, s: float) -> float:
@@ -88,12 +82,17 @@ def gaussian_epsilon(delta: float, s: float) -> float:
         return 0.0
     if gaussian_delta(MAX_EPSILON, s) > delta:
         return math.inf
-    low, high = 0.0, MAX_EPSILON
+    return _least(lambda epsilon: gaussian_delta(epsilon, s) <= delta, 0.0, MAX_EPSILON)
+
+
+def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least number for which something holds. It holds at `high`, and not at `low`."""
+    # Down to neighbouring doubles, and then the upper one: it must hold at the result, not only near it.
     while (middle := (low + high) / 2) not in {low, high}:
-        if gaussian_delta(middle, s) > delta:
-            low = middle
-        else:
+        if holds(middle):
             high = middle
+        else:
+            low = middle
     return high
 
 
@@ -105,8 +104,8 @@ class Composition:
     slack: sum of the releases' slacks, in units of delta.
     """
 
-    mu: float = 0.0
-    slack: float = 0.0
+    mu: float
+    slack: float
 
     @classmethod
     def of(cls, releases: Iterable[tuple[float, float]]) -> "Composition":
@@ -117,20 +116,11 @@ class Composition:
         """
         parts = list(releases)
         for scale, slack in parts:
-            _require(scale, slack)
+            if not (scale > 0 and slack >= 0):
+                raise UsageError(f"a release needs a scale above 0 and a slack of 0 or more, not {scale} and {slack}")
         # fsum rounds once, so the order of releases does not show in the last bit.
         mu = math.sqrt(math.fsum(1 / (scale * scale) for scale, _ in parts))
         return cls(mu, math.fsum(slack for _, slack in parts))
-
-    def then(self, scale: float, slack: float = 0.0) -> "Composition":
-        """Return the composition of these releases and one more.
-
-        scale: sigma / Delta of the release.
-        slack: its own slack.
-        Raises UsageError for a scale <= 0 or a negative slack.
-        """
-        _require(scale, slack)
-        return Composition(math.hypot(self.mu, 1 / scale), self.slack + slack)
 
     def epsilon(self, delta: float) -> float:
         """The epsilon spent at `delta`; math.inf once the slacks have used delta up."""
@@ -140,8 +130,3 @@ class Composition:
         if remaining <= 0:
             return math.inf
         return gaussian_epsilon(remaining, 1 / self.mu)
-
-
-def _require(scale: float, slack: float) -> None:
-    if not (scale > 0 and slack >= 0):
-        raise UsageError(f"a release needs a scale above 0 and a slack of 0 or more, not {scale} and {slack}")

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.keystream import NoiseSeed
-from streamtopic.privacy.noise import NoisedMatrix, add_noise, plan_noise
+from streamtopic.privacy.noise import Guarded, NoisedMatrix, add_noise, plan_noise
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, rounding_bound
 
@@ -181,17 +181,16 @@ def release_task_weights(
     B: Float64,
     constants: HeadConstants,
     task: HeadTask,
-    *,
-    epsilon: float,
-    delta: float,
+    guarded: Guarded,
     seed: NoiseSeed,
+    *,
     together: int = 1,
 ) -> NoisedMatrix:
     """Add noise to all numbers of a head jointly: (epsilon, delta)-indistinguishable from a retraining.
 
     B: A w, (n, C), the head's weights on words.
     constants, task: of the head; the noise is a function of these two.
-    epsilon, delta: of the guarantee.
+    guarded: the guarantee.
     seed: of this head's noise.
     together: how many heads are released at once. With sqrt(together) times the noise all of them are (epsilon, delta)
         together, since mu^2 is the sum of 1 / scale^2.
@@ -210,7 +209,7 @@ def release_task_weights(
     # Sigma is published: with all digits it would tell the mean norm of the labelled documents.
     sensitivity = _ceiling(head_sensitivity(constants, task))
     wider = math.sqrt(together)
-    shared = plan_noise(wider * sensitivity, epsilon, delta)
+    shared = plan_noise(wider * sensitivity, guarded.epsilon, guarded.delta)
     # The same sigma, written as a larger scale of one head's sensitivity, which is how an account composes heads.
     plan = replace(shared, sensitivity=sensitivity, scale=wider * shared.scale)
     noised = add_noise(B, plan, seed)

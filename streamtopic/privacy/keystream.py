@@ -2,7 +2,9 @@
 
 Another key, version or digest gives numbers that are independent of these.
 
-    NoiseKey, NoiseSeed   the secret of a service, and the seed that it gives to one matrix
+    NoiseKey              the secret of a service
+    VersionNoise          the part of it that one version draws from
+    NoiseSeed             the seed of one matrix
     draw_normals          draws as floats, each with a bound on its error
     exact_normal          one of these draws to 70 digits, for a rounding that floats cannot decide
     nearest_step          the rounding of a number with such a draw
@@ -10,7 +12,6 @@ Another key, version or digest gives numbers that are independent of these.
 
 import hashlib
 import hmac
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
@@ -25,16 +26,16 @@ __all__ = [
     "Draws",
     "NoiseKey",
     "NoiseSeed",
+    "VersionNoise",
     "box_muller",
     "draw_normals",
     "exact_normal",
     "nearest_step",
-    "standard_normals",
 ]
 
 Float64 = npt.NDArray[np.float64]
 
-KEY_BYTES = 32
+_KEY_BYTES = 32
 _UNIT = 2.0**-53
 # Units in the last place by which log, cos, sin and the products may be off together: see `draw_normals`.
 _LIBRARY = 32
@@ -44,6 +45,9 @@ _MORE_BYTES = 24
 # Far more digits than a rounding needs, so that errors of the decimal arithmetic itself do not matter.
 _CONTEXT = Context(prec=100)
 _GUARD = 10
+_PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,36 +60,48 @@ class NoiseKey:
     secret: bytes
 
     def __post_init__(self) -> None:
-        if len(self.secret) < KEY_BYTES:
-            raise UsageError(f"a noise key must have at least {KEY_BYTES} bytes: make one with `streamtopic keys new`")
+        if len(self.secret) < _KEY_BYTES:
+            raise UsageError(f"a noise key must have at least {_KEY_BYTES} bytes: make one with `streamtopic keys new`")
 
-    @classmethod
-    def generate(cls) -> "NoiseKey":
-        """A new key from the operating system's randomness."""
-        return cls(secrets.token_bytes(KEY_BYTES))
+    def of(self, model: str, version: int) -> "VersionNoise":
+        """The noise of a version. model, version: its name and number."""
+        return VersionNoise(self, model, version)
 
-    def seed(self, model: str, version: int, digest: str, purpose: str = "A") -> "NoiseSeed":
-        """The seed of one matrix of one version.
 
-        model, version: name and number of the version.
-        digest: of the retained counts and settings, in hex.
-        purpose: the matrix, "A" or "R" or the name of a head.
-        """
-        return NoiseSeed(_keyed(self.secret, "streamtopic noise 1", model, str(version), digest, purpose))
+@dataclass(frozen=True, slots=True)
+class VersionNoise:
+    """All noise of one version.
+
+    key: of the service.
+    model, version: name and number of the version.
+    """
+
+    key: NoiseKey
+    model: str
+    version: int
 
     @property
     def counts_key(self) -> bytes:
-        """The key of digests of counts, 32 bytes. Its holder cannot draw noise with it."""
-        return _keyed(self.secret, "streamtopic counts key 1")
+        """The key of digests of counts, 32 bytes, the same for all versions. Its holder cannot draw noise with it."""
+        return _keyed(self.key.secret, "streamtopic counts key 1")
 
-    def commitment(self, model: str, version: int, digest: str) -> str:
-        """Return a version's public statement on its counts, a hex digest. Only holders of the key can make or test it.
+    def seed(self, digest: str, purpose: str = "A") -> "NoiseSeed":
+        """The seed of one matrix of this version.
 
-        model, version, digest: as in `seed`.
+        digest: of the retained counts and settings, in hex.
+        purpose: the matrix, "A" or "R" or the name of a head.
+        """
+        material = self.model, str(self.version), digest, purpose
+        return NoiseSeed(_keyed(self.key.secret, "streamtopic noise 1", *material))
+
+    def commitment(self, digest: str) -> str:
+        """Return the version's public statement on its counts, in hex. Only holders of the key can make or test it.
+
+        digest: as of `seed`.
         """
         # Another key than `counts_key`, whose holder could else make statements and test them.
-        key = _keyed(self.secret, "streamtopic commitment key 1")
-        return _keyed(key, "streamtopic commitment 1", model, str(version), digest).hex()
+        key = _keyed(self.key.secret, "streamtopic commitment key 1")
+        return _keyed(key, "streamtopic commitment 1", self.model, str(self.version), digest).hex()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -105,11 +121,6 @@ class Draws:
 
     values: Float64
     errors: Float64
-
-
-def standard_normals(seed: NoiseSeed, count: int) -> Float64:
-    """`count` independent N(0, 1) draws, (count,) float64: the values of `draw_normals`."""
-    return draw_normals(seed, count).values
 
 
 def draw_normals(seed: NoiseSeed, count: int) -> Draws:
@@ -193,7 +204,7 @@ def box_muller(uniform: int, turn: int, width: int) -> tuple[Decimal, Decimal]:
         u = Decimal(2 * uniform + 1) / scale
         radius = (-2 * u.ln()).sqrt()
         half_turns = 2 * Decimal(2 * turn + 1) / scale
-        angle = _pi() * half_turns
+        angle = _PI * half_turns
         return radius * _series(angle, 0), radius * _series(angle, 1)
 
 
@@ -218,26 +229,5 @@ def _series(angle: Decimal, first: int) -> Decimal:
     while abs(term) > least:
         term = -term * angle * angle / ((k + 1) * (k + 2))
         total += term
-        k += 2
-    return total
-
-
-def _pi() -> Decimal:
-    """Return pi by Machin's formula, pi = 16 arctan(1/5) - 4 arctan(1/239), in integers."""
-    unit: int = 10 ** (_CONTEXT.prec + _GUARD)
-    steps = 16 * _arctan_of_inverse(5, unit) - 4 * _arctan_of_inverse(239, unit)
-    return Decimal(steps) / unit
-
-
-def _arctan_of_inverse(x: int, unit: int) -> int:
-    """Return arctan(1/x) in units of 1/unit."""
-    term = unit // x
-    total = 0
-    k = 1
-    while term:
-        # Outside of the sign: integer division of a negative number rounds the other way.
-        part = term // k
-        total += part if k % 4 == 1 else -part
-        term //= x * x
         k += 2
     return total

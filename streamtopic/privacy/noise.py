@@ -19,6 +19,7 @@ from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal, nearest_step
 
 __all__ = [
+    "Guarded",
     "NoisePlan",
     "NoisedMatrix",
     "add_draws",
@@ -35,6 +36,19 @@ Float64 = npt.NDArray[np.float64]
 _LARGEST = 9.5
 # Room for the roundings of the product and of the sum; the grid is a power of two, so dividing by it is exact.
 _SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """The guarantee that the noise of a version is calibrated to.
+
+    epsilon, delta: a version and a retraining on the same documents are (epsilon, delta)-indistinguishable.
+    tolerance: the greatest distance of either model from the exact one, before noise (Frobenius norm).
+    """
+
+    epsilon: float
+    delta: float
+    tolerance: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +71,6 @@ class NoisePlan:
     def sigma(self) -> float:
         """Standard deviation of the noise, in the units of the matrix."""
         return self.scale * self.sensitivity
-
-    @property
-    def slack(self) -> float:
-        """The part of delta that rounding takes: 0, because sums are rounded exactly."""
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,17 +150,17 @@ def add_draws(
     return result
 
 
-def release_matrix(A: Float64, *, tolerance: float, epsilon: float, delta: float, seed: NoiseSeed) -> NoisedMatrix:
+def release_matrix(A: Float64, guarded: Guarded, seed: NoiseSeed) -> NoisedMatrix:
     """Add noise to the topics and put their columns back on the simplex. A function of A, the settings and the seed.
 
     A: (n, r), columns on the simplex.
-    tolerance: certified bound on ||A - A*||_F, A* the exact matrix; so sigma = s(epsilon, delta) * 2 * tolerance.
-    epsilon, delta: of the guarantee.
+    guarded: its tolerance is a certified bound on ||A - A*||_F, A* the exact matrix; so sigma = s(epsilon, delta) * 2 *
+        tolerance.
     seed: of this version's A.
     Raises UsageError as `plan_noise` and `add_noise` do.
     """
     # Two runs lie within the tolerance of the exact matrix each, so they differ by twice that.
-    plan = plan_noise(2 * tolerance, epsilon, delta)
+    plan = plan_noise(2 * guarded.tolerance, guarded.epsilon, guarded.delta)
     noised = add_noise(A, plan, seed)
     return NoisedMatrix(project_columns(noised), noised, plan)
 

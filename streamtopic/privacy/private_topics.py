@@ -1,7 +1,7 @@
 """Topics from noised counts: everything here is a function of numbers that already have their noise.
 
-    choose_words      a vocabulary from noised weights of words
-    topics_of_noised  a topic model from the noised sum of documents' matrices (`document_matrices`)
+    chosen_words      a vocabulary from noised weights of words
+    topics_of_noised  a topic model from the noised sum of documents' matrices (private_noise.py)
 
 The noise has the same size in all directions, while topics are few directions. So first those that stand out are kept,
 without what noise adds to them. Then the matrix is made what a matrix of topics is, by turns: of few directions,
@@ -12,25 +12,23 @@ integers, and the default learner learns from it as from any counts.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.sparse.linalg import eigsh
 from scipy.special import ndtri
 
-from streamtopic.counts import Cooccurrence, SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Mask, Positions
+from streamtopic.counts import Cooccurrence, Counts
+from streamtopic.counts.arrays import Float, Int64
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["NoisedCounts", "chosen_words", "topics_of_noised", "word_threshold"]
+__all__ = ["chosen_words", "topics_of_noised", "word_threshold"]
 
 # Directions for each topic: a topic of real text takes more than one, and more of them bring noise in.
 _DIRECTIONS = 2
-# More of them fit topics better and noise as well: two lost the least NPMI.
-_TURNS = 2
 # A direction this far above the largest one of noise alone is hardly noise.
 _CLEAR = 1.05
 # Binary places of the integers that the learner gets.
@@ -66,66 +64,9 @@ def chosen_words(
     return sorted(words[k] for k in heaviest[may[heaviest]][:most].tolist())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NoisedCounts:
-    """A count source (see CountSource) of a matrix that has its noise already.
-
-    words: (n,) ascending.
-    matrix: (n, n) symmetric, not negative.
-    frequency: (n,) about the documents that hold each word, at least 1.
-    documents: about how many documents there are.
-    """
-
-    words: Sequence[str]
-    matrix: Float
-    frequency: Int64
-    documents: int
-
-    @property
-    def tokens(self) -> Int64:
-        """As `frequency`: repetitions are not counted."""
-        return self.frequency
-
-    @property
-    def heavy(self) -> Int64:
-        """Zeros: no word repeats itself."""
-        return np.zeros_like(self.frequency)
-
-    def frequency_of(self, words: Sequence[str]) -> Int64:
-        """Return the frequency of some of the words."""
-        place = {word: k for k, word in enumerate(self.words)}
-        return np.asarray(self.frequency[[place[word] for word in words]])
-
-    def restrict(self, keep: Positions) -> Cooccurrence:
-        """Return the entries of the words at these positions as integers."""
-        n = len(keep)
-        values = np.rint(np.ldexp(self.matrix[np.ix_(keep, keep)], _PLACES)).astype(np.int64)
-        rows, columns = np.nonzero(np.triu(values))
-        indptr = np.searchsorted(rows, np.arange(n + 1))
-        own = self.frequency[keep]
-        return Cooccurrence(
-            n,
-            indptr.astype(np.int64),
-            columns.astype(np.int32),
-            values[rows, columns],
-            own,
-            own,
-            np.zeros_like(own),
-            self.documents,
-        )
-
-    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
-        """See CountSource.touching."""
-        return self.restrict(keep).touching(np.arange(len(keep)), chosen)
-
-    def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the entries of `restrict` as a working matrix."""
-        return SymmetricCounts.of(self.restrict(keep))
-
-
 def topics_of_noised(
     words: Sequence[str], noised: Float, deviation: float, options: LearnerOptions
-) -> tuple[TopicFit, NoisedCounts, float]:
+) -> tuple[TopicFit, Counts, float]:
     """Return a topic model of noised counts, the counts as it was learned from them, and the share of noise.
 
     words: (n,) ascending.
@@ -157,10 +98,24 @@ def topics_of_noised(
     documents = max(round(float(np.trace(noised))), 1)
     # Row sums of what stands out of the noise: those of the noised matrix have all of the noise of a row.
     frequency = np.clip(np.rint(plain.sum(axis=1)), 1, documents).astype(np.int64)
-    counts = NoisedCounts(words, _rectified(plain, directions), frequency, documents)
+    counts = _as_counts(words, _rectified(plain, directions), frequency, documents)
     # These words were chosen already; shares of documents say the rest.
     every = replace(options, min_df=1, min_share=0.0, max_df=1.0, max_words=n, guided=())
     return learn(counts, every), counts, edge / float(values[-1])
+
+
+def _as_counts(words: Sequence[str], matrix: Float, frequency: Int64, documents: int) -> Counts:
+    """Return a matrix that has its noise already as counts for the learner: (n, n) symmetric, not negative.
+
+    frequency: (n,) about the documents that hold each word. It is the occurrences as well, and no word is heavy:
+        repetitions are not counted.
+    """
+    values = np.rint(np.ldexp(np.triu(matrix), _PLACES)).astype(np.int64)
+    rows, columns = np.nonzero(values)
+    indptr = np.searchsorted(rows, np.arange(len(words) + 1)).astype(np.int64)
+    statistics = frequency, frequency, np.zeros_like(frequency)
+    upper = Cooccurrence(len(words), indptr, columns.astype(np.int32), values[rows, columns], *statistics, documents)
+    return Counts(words, upper)
 
 
 def _without_noise(noised: Float, directions: int, edge: float) -> Float:
@@ -178,10 +133,9 @@ def _without_noise(noised: Float, directions: int, edge: float) -> Float:
 
 def _rectified(plain: Float, directions: int) -> Float:
     """Return a matrix near to this one that is of few directions, positive semidefinite, and not negative."""
-    found = np.maximum(plain, 0.0)
-    for _ in range(_TURNS - 1):
-        values, vectors = _leading(found, directions)
-        found = np.maximum((vectors * np.maximum(values, 0.0)) @ vectors.T, 0.0)
+    # Both properties by turns: more turns fit topics better and noise as well. Two lost the least NPMI.
+    values, vectors = _leading(np.maximum(plain, 0.0), directions)
+    found = np.maximum((vectors * np.maximum(values, 0.0)) @ vectors.T, 0.0)
     return np.asarray((found + found.T) / 2)
 
 

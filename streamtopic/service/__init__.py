@@ -9,8 +9,7 @@ log_history       whether topics are as they must be: partitions, the records th
 processes         the parts as processes of their own
 theorem_mode      Algorithm 1 of the paper: a mode of the scheduler
 private_mode      versions that cannot be subtracted: a mode of the scheduler
-watching          what the parts report, as metrics and health
-first_run         compiles ahead what the first run on a machine needs
+watching          what the parts report, as metrics and health, and where they are read
 
 Each leg of the flow has its folder (`ingest`, `schedule`, `publish`), and so has the check of its results (`verify`).
 Modes are handed in from outside. `requests`, `inspection` and `upkeep` are for the people who run a service.

@@ -2,58 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from streamtopic.errors import SettingsError
+from streamtopic.errors import SettingsError, StateMissing
+from streamtopic.monitoring.metrics import RECORDS
 from streamtopic.paper.theorem import TheoremOptions
-from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import Guarded
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
-from streamtopic.service.inspection.examination import concerns, examine
-from streamtopic.service.inspection.facts import ModelFacts, status_fields
-from streamtopic.service.instance import secret, signing_key, suppression_key, topic_settings
-from streamtopic.service.opened import fixed_of
-from streamtopic.service.private_mode import PrivateModeller, PrivateRule, Series
-from streamtopic.service.publish.ledger_writer import recorded
+from streamtopic.service.instance import secret, signing_key, suppression_key
+from streamtopic.service.private_mode import PrivateModeller, PrivateRule
 from streamtopic.service.publish.published import read_release
 from streamtopic.service.publish.publisher import Publisher
-from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.schedule.modeller import CertifiedModeller
-from streamtopic.service.schedule.payload import Guarded, task_options
 from streamtopic.service.theorem_mode import TheoremModeller
-from streamtopic.service.verify.finding import Sources
 from streamtopic.service.watching import Watch
-from streamtopic.state import ModelState, Reader
+from streamtopic.state import Reader
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from streamtopic.service.opened import Opened
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.modeller import Modeller
-    from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
-    from streamtopic.topics.fit import TopicFit
+    from streamtopic.state import ModelState
 
 __all__ = [
-    "capacity_limit",
-    "door_of",
-    "examined",
-    "facts_of",
     "ingest_opener",
     "learner_options",
     "modeller_of",
     "publisher_of",
     "reader_of",
     "release_of",
-    "sources_of",
-    "status",
 ]
 
 
@@ -80,20 +67,9 @@ def modeller_of(service: Opened) -> Modeller:
     if settings.guarantee == "theorem":
         return TheoremModeller(learner, _theorem_options(settings), state.base)
     if settings.guarantee == "private":
-
-        def series(base: int, version: int) -> Series:
-            return Series.of((recorded(record) for _, record in state.releases()), base, version)
-
-        return PrivateModeller(learner, _private_rule(settings), state.base, series)
-    stored = CountsStore(service.connection, settings.model).read
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), stored=stored)
-
-
-def capacity_limit(settings: Settings, fit: TopicFit) -> int:
-    """Return how many deletions a base model bears."""
-    found = settings.capacity
-    # With a capacity of 0, each deletion from a small corpus would be a retrain.
-    return found.documents if found.rule == "fixed" else max(1, int(found.share * fit.documents))
+        return PrivateModeller(learner, _private_rule(settings), state.base)
+    sums = CountsStore(service.connection, settings.model).read
+    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), sums)
 
 
 def _theorem_options(settings: Settings) -> TheoremOptions:
@@ -147,7 +123,7 @@ def ingest_opener(service: Opened, watch: Watch | None = None) -> Callable[[int]
     suppressions = Suppressions(service.connection, log, settings.model, suppression_key(settings))
 
     def open_ingest(partition: int) -> Ingest:
-        with watch.busy("recovering"):
+        with watch.health.exempt("recovering"):
             ingest = Ingest(
                 service.connection,
                 log,
@@ -162,7 +138,7 @@ def ingest_opener(service: Opened, watch: Watch | None = None) -> Callable[[int]
             # Before the first step: a new record would make the state look as if it had never been away.
             missed = delete_missed_if_due(ingest, log, int(clock() * 1000), retention_ms)
         if missed:
-            watch.missed(missed)
+            watch.add(RECORDS, "missed", amount=missed)
         return ingest
 
     return open_ingest
@@ -171,78 +147,21 @@ def ingest_opener(service: Opened, watch: Watch | None = None) -> Callable[[int]
 def reader_of(service: Opened) -> Reader:
     """Return a reader of the counts, which works while their writers work."""
     settings = service.settings
+    reader = Reader(service.connection, settings.model, settings.partitions)
     if service.leads:
-        # A new instance has no state before its writers open it.
-        open_ingest = ingest_opener(service)
-        for partition in range(settings.partitions):
-            open_ingest(partition)
-    return Reader(service.connection, settings.model, settings.partitions)
-
-
-def facts_of(service: Opened, state: ModelState | None = None, *, served: bool = False) -> ModelFacts:
-    """Return what is known of the model now.
-
-    state: over a connection of the thread that asks, if it is another one.
-    served: as of `ModelFacts`.
-    """
-    known = service.state if state is None else state
-    ledger, now = lambda: service.ledger, service.clock()
-    return ModelFacts(service.settings, service.log, known, ledger, now, alone=service.leads, served=served)
-
-
-def status(service: Opened) -> dict[str, Any]:
-    """Return the state of the instance as `status --json` shows it, without changing it."""
-    facts = facts_of(service)
-    return status_fields(facts, [one.text for one in concerns(facts)])
-
-
-def examined(service: Opened) -> Iterator[Finding]:
-    """Yield what the doctor finds. A part that cannot be opened is a finding too."""
-    settings = service.settings
-    return examine(
-        settings,
-        topic_settings(settings),
-        service.clock,
-        connection=lambda: service.connection,
-        log=lambda: service.log,
-        ledger=lambda: service.ledger,
-        facts=lambda: facts_of(service, ModelState(service.connection, settings.model, fixed_of(settings))),
-    )
-
-
-def sources_of(service: Opened, reader: Reader) -> Sources:
-    """Return all that `verify_instance` and `gather` read, as it is now."""
-    settings = service.settings
-    # The server of pages has no noise key, and may make all checks that do not need it.
-    key: NoiseKey | SettingsError
-    try:
-        key = NoiseKey(secret(settings, "noise.key"))
-    except SettingsError as error:
-        key = error
-    return Sources(
-        log=service.log,
-        state=service.state,
-        reader=reader,
-        keys=service.keys,
-        model=settings.model,
-        modeller=modeller_of(service),
-        tasks=task_options(settings),
-        noise_key=key,
-        partitioner=settings.partitioner,
-        epsilon_budget=settings.budget,
-        clock=service.clock,
-        suppression=suppression_key(settings),
-    )
+        try:
+            reader.positions()
+        except StateMissing:
+            # A new instance has no state before its writers open it.
+            open_ingest = ingest_opener(service)
+            for partition in range(settings.partitions):
+                open_ingest(partition)
+    return reader
 
 
 def release_of(service: Opened, version: int | None) -> Release:
     """Return a published version, the newest for None. Raises as `read_release`."""
     return read_release(service.log, service.state, service.keys, version)
-
-
-def door_of(service: Opened) -> RequestDoor:
-    """Return what takes requests for deletions in, and lets people approve or cancel them."""
-    return RequestDoor(service.settings, service.connection, service.log, service.names.requests, service.clock)
 
 
 def publisher_of(

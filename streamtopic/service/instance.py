@@ -27,7 +27,6 @@ from streamtopic.signed import (
     check_origin,
     load_secret,
     new_secret,
-    new_signing_key,
 )
 from streamtopic.streams import TopicNames
 
@@ -143,7 +142,7 @@ def signing_key(settings: Settings) -> SigningKey:
     Raises SettingsError without a key, and for a key of another model's ledger.
     """
     origin = f"streamtopic/{settings.model}"
-    path = _kept("signing.key", settings, lambda own: new_signing_key(own, own.with_name("signing.pub"), origin))
+    path = _kept("signing.key", settings, lambda own: SigningKey.generate(origin).save(own))
     key = SigningKey.load(path)
     check_origin(key, settings.model)
     return key

@@ -11,21 +11,17 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.assembly import capacity_limit, ingest_opener, modeller_of, publisher_of
+from streamtopic.service.assembly import ingest_opener, modeller_of, publisher_of
 from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
-from streamtopic.service.instance import secret
 from streamtopic.service.publish.erasure import ResidueKeeper
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
-from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
-from streamtopic.service.sending import send, silent
+from streamtopic.service.schedule.scheduler import Scheduler
+from streamtopic.service.sending import silent
 from streamtopic.service.watching import Watch
-from streamtopic.state import ModelState
 from streamtopic.streams import FileLog
 
 if TYPE_CHECKING:
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.opened import Opened
     from streamtopic.service.publish.publisher import Publisher
+    from streamtopic.state import ModelState
 
 __all__ = ["Embedded", "Leader", "Settled", "embedded", "publish"]
 
@@ -65,28 +62,12 @@ class Leader:
     """
 
     def __init__(self, service: Opened, watch: Watch, due: threading.Event) -> None:
-        settings, state = service.settings, service.state
+        settings = service.settings
         self._service = service
-        # Over a connection of its own, for the thread that renews the lease.
-        renewing = ModelState(service.connect(), settings.model, state.settings)
-        self.scheduler = Scheduler(
-            state,
-            settings,
-            modeller_of(service),
-            partial(capacity_limit, settings),
-            NoiseKey(secret(settings, "noise.key")),
-            ledger=service.ledger,
-            log=service.log,
-            lease=LeaseKeeper(renewing, service.holder, int(settings.lease * 1000)),
-            clock=service.clock,
-            watch=watch,
-            staged=due.set,
-        )
+        self.scheduler = Scheduler(service, modeller_of(service), watch, due.set)
         reader = self.scheduler.reader
-        self.mover = RequestMover(
-            settings, service.connection, reader, service.log, partial(send, service), service.ledger, service.clock
-        )
-        self.residue = ResidueKeeper(state, reader, service.log, settings, clock=service.clock, watch=watch)
+        self.mover = RequestMover(service, reader)
+        self.residue = ResidueKeeper(service.state, reader, service.log, settings, clock=service.clock, watch=watch)
 
     def close(self) -> None:
         """Give leadership up."""
@@ -221,7 +202,7 @@ class Embedded:
         outcomes = Counter[str]()
         for ingest, progress in count_to_the_end(self.ingests, update):
             self.watch.counted(ingest.partition, progress)
-            self.watch.moved()
+            self.watch.health.moved()
             outcomes.update(progress.outcomes)
         return outcomes
 
@@ -232,7 +213,7 @@ class Embedded:
             # Twice: a deleted document leaves them with the second generation that begins after it.
             for _ in range(2):
                 ingest.sum_if_due()
-        with self.watch.busy("clearing"):
+        with self.watch.health.exempt("clearing"):
             self.leader.clear_residue(whole=True)
         with _timed(seconds, "publish"):
             publish(self.publisher)

@@ -15,36 +15,29 @@ import hmac
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamtopic.counts import narrowed
-from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition, gaussian_scale
-from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
+from streamtopic.privacy.private_noise import UNIT, SeriesNoise, document_matrices, noised_matrix, word_weights
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
-from streamtopic.privacy.series_noise import SeriesNoise
-from streamtopic.service.schedule.modeller import Made, Modeller, NotVerified, kept_of
-from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, TaskData, no_sample, topics_payload
-from streamtopic.state.document_counts import read_documents
-from streamtopic.topics.display import WordEvidence, correlations_and_words
+from streamtopic.service.schedule.modeller import Made, Modeller
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, fitted_payload, frequencies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from streamtopic.counts import DocumentBatch
+    from streamtopic.counts import CountSource
     from streamtopic.counts.arrays import Int64
-    from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.modeller import Base, FromLog, MeasureCapacity
-    from streamtopic.service.schedule.payload import Sample
+    from streamtopic.privacy.keystream import VersionNoise
+    from streamtopic.service.schedule.modeller import Base
     from streamtopic.signed import Envelope
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.learner_options import LearnerOptions
 
-    Documents = Callable[[Sequence[str] | None], tuple[Sequence[str], DocumentBatch]]
-
-__all__ = ["PrivateModeller", "PrivateRule", "Series"]
+__all__ = ["PrivateModeller", "PrivateRule"]
 
 # If words are chosen from the documents: the part of mu^2 that this takes, and the part of delta.
 _CHOICE = 0.1
@@ -95,65 +88,20 @@ class PrivateRule:
         return {f"private.{name}": value for name, value in fields.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The versions of a model in private mode, as records and ledger have them.
-
-    earlier: version and commitment of each version of the period, the oldest first.
-    before: scale and slack of each earlier period.
-    """
-
-    earlier: tuple[tuple[int, str], ...]
-    before: tuple[tuple[float, float], ...]
-
-    @classmethod
-    def of(cls, versions: Iterable[Envelope], base: int, version: int) -> Self:
-        """Find a version's place among others.
-
-        versions: in any order, with those of other modes.
-        base: the first version of its period.
-        version: its number.
-        """
-        before = (one for one in versions if one.guarantee == "private" and one.version < version)
-        private = sorted(before, key=lambda one: one.version)
-        own = tuple((one.version, one.commitment) for one in private if one.base == base)
-        periods = {one.base: (one.scale, one.slack) for one in private if one.base != base}
-        return cls(own, tuple(periods.values()))
-
-
-def kept_words(stored: StoredBase | None) -> tuple[str, ...]:
-    """Return the words of a period, ascending, which its base model keeps.
-
-    Raises CannotLearn if that is gone, StateCorrupt if it was kept in another mode.
-    """
-    if stored is None:
-        raise CannotLearn("base", "the words of its period are not kept any more")
-    return tuple(json.loads(kept_of(stored, "private").decode("utf-8", "surrogatepass")))
-
-
 class PrivateModeller(Modeller):
     """Makes models whose noise is drawn before anything is learned. It keeps nothing between versions.
 
     options: of the learner.
     rule: the settings of this mode.
-    stored: reads the kept base model; it returns None before the first.
-    series: returns the versions of a period before a version, given both numbers.
+    stored: reads the base model in Redis.
     """
 
     guarantee = "private"
 
-    def __init__(
-        self,
-        options: LearnerOptions,
-        rule: PrivateRule,
-        stored: Callable[[], StoredBase | None],
-        series: Callable[[int, int], Series],
-    ) -> None:
-        super().__init__(options)
+    def __init__(self, options: LearnerOptions, rule: PrivateRule, stored: Callable[[], StoredBase | None]) -> None:
+        super().__init__(options, stored)
         self.rule = rule
         self.most_versions = rule.versions
-        self._stored = stored
-        self._series = series
 
     @property
     def scale(self) -> float:
@@ -165,91 +113,73 @@ class PrivateModeller(Modeller):
         """The choices that must not change within a period."""
         return {**self.options.rules, **self.rule.rules}
 
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:  # noqa: ARG002 -- see Modeller
+    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:  # noqa: ARG002 -- see Modeller
         """Begin a period."""
-        return self._made(counts, None, None), 0
+        return self._made(counts, None)
 
-    def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
+    def unlearn(self, counts: DocumentCounts, base: Base) -> Made:
         """Make the next version of a period from the documents that remain.
 
         Raises StateCorrupt if the kept base model is damaged, CannotLearn if it was replaced meanwhile.
         """
-        stored = self._stored()
-        if stored is None or stored.version != base.version:
-            raise CannotLearn("base", "the base model was replaced meanwhile")
-        return self._made(counts, kept_words(stored), base.version)
+        return self._made(counts, base.version)
 
-    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:
+    def again(self, counts: CountSource, envelope: Envelope, ingredients: Ingredients) -> PayloadPlan:
         """Noise the counts of the log again. Raises CannotLearn, StateCorrupt."""
-        envelope = found.envelope
-        words, batch = found.documents()
-
-        def over(wanted: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
-            return (words, batch) if wanted is None else (wanted, _over(batch, words, wanted))
-
-        series = Series.of(found.versions, envelope.base, envelope.version)
         # A first version chooses its words again; the others have those of the period.
-        words_kept = None if envelope.version == envelope.base else kept_words(stored)
-        return self._payload(over, words_kept, series, key, envelope.model, envelope.version)
+        base = None if envelope.version == envelope.base else envelope.base
+        return self._payload(counts, base, self._words(base), ingredients)
 
-    def _made(self, counts: DocumentCounts, words: tuple[str, ...] | None, base: int | None) -> Made:
-        """Return a model that is still to be made: its noise comes first."""
+    def _words(self, base: int | None) -> tuple[str, ...] | None:
+        """Return the words of a period, ascending, which its base model keeps; None for a period that begins."""
+        if base is None:
+            return None
+        _, kept = self.kept(base)
+        return tuple(json.loads(kept.decode("utf-8", "surrogatepass")))
 
-        def documents(wanted: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
-            over = counts.words if wanted is None else wanted
-            return over, read_documents(counts, over).batch
-
-        def draw(_sample: Sample, key: NoiseKey, model: str, version: int, _data: TaskData) -> PayloadPlan:
-            series = self._series(version if base is None else base, version)
-            return self._payload(documents, words, series, key, model, version)
-
+    def _made(self, counts: DocumentCounts, base: int | None) -> Made:
+        """Return a model that is still to be made: its noise comes first. base: the first version of its period."""
         return Made(
             counts,
-            documents=counts.documents,
             # Chosen or named with the noise, so nobody knows them yet.
             words=(),
             anchors=(),
             tolerance=0.0,
             certificate=math.inf,
-            draw=draw,
+            draw=partial(self._payload, counts, base, self._words(base)),
         )
 
     def _payload(
-        self,
-        documents: Documents,
-        words: tuple[str, ...] | None,
-        series: Series,
-        key: NoiseKey,
-        model: str,
-        version: int,
+        self, counts: CountSource, base: int | None, words: tuple[str, ...] | None, ingredients: Ingredients
     ) -> PayloadPlan:
         """Noise the counts once, and derive everything from the noised numbers.
 
-        documents: returns the documents over some words, or over all of theirs.
+        counts: of the documents that remain.
+        base: the first version of the period; None for that version itself.
         words: of the period, ascending; None for its first version, which fixes them.
-        series: the versions before this one.
 
         Raises CannotLearn, also if noise hides the topics.
         """
-        rule = self.rule
-        words = words or _vocabulary(documents, rule, key, model, version)
-        _, batch = documents(words)
-        exact = document_matrices(batch, len(words))
+        rule, own = self.rule, ingredients.noise
+        words = words or _vocabulary(counts, rule, ingredients)
+        exact = document_matrices(ingredients.read(words).batch, len(words))
         # Noise is keyed by what it is added to, so a crash or a restored state draws the same bytes again.
-        digest = _digest(exact, [repr(self.options), repr(rule), *words], key)
-        of_versions = [*series.earlier, (version, key.commitment(model, version, digest))]
-        seeds = [key.seed(model, number, commitment, "series") for number, commitment in of_versions]
+        digest = _digest(exact, [repr(self.options), repr(rule), *words], own)
+        earlier = [one for one in ingredients.versions() if one.guarantee == "private" and one.version < own.version]
+        period = sorted((one.version, one.commitment) for one in earlier if one.base == base)
+        period.append((own.version, own.commitment(digest)))
+        seeds = [own.key.of(own.model, version).seed(commitment, "series") for version, commitment in period]
         noise = rule.series
         deviation = noise.deviation(len(seeds))
         noised = noised_matrix(exact, noise, seeds)
         # From here on only noised numbers are used: that is post-processing.
-        fit, counts, ratio = topics_of_noised(words, noised, deviation, self.options)
-        A = fit.A.astype(np.float32)
-        evidence = WordEvidence.of(fit, counts.frequency_of(fit.words))
-        related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
-        names, shares = fit.topic_names, related.shares
-        payload, _ = topics_payload(fit.words, names, A, related.R, shares, order, no_sample, TaskData())
-        spent = Composition.of([*series.before, (rule.scale, rule.slack)]).epsilon(rule.delta)
+        fit, shown_counts, ratio = topics_of_noised(words, noised, deviation, self.options)
+        frequency = frequencies(fit.words, shown_counts)
+        # Neither a sample nor tasks: they are of exact documents.
+        bare = Ingredients(own, ingredients.read)
+        payload, _ = fitted_payload(fit, frequency, fit.A.astype(np.float32), bare)
+        periods = {one.base: (one.scale, one.slack) for one in earlier if one.base != base}
+        spent = Composition.of([*periods.values(), (rule.scale, rule.slack)]).epsilon(rule.delta)
         shown = {
             "epsilon": rule.epsilon,
             "delta": rule.delta,
@@ -258,7 +188,7 @@ class PrivateModeller(Modeller):
             "slack": rule.slack,
             "ratio": float(f"{ratio:.3g}"),
             # No exact number, the number of documents and of deletions included.
-            "m": counts.documents,
+            "m": shown_counts.documents,
             "n": len(fit.words),
             "r": len(fit.topic_names),
             "counted": 0,
@@ -266,24 +196,19 @@ class PrivateModeller(Modeller):
             "capacity": 0,
             "cumulative_epsilon": spent,
         }
-        return PayloadPlan(
-            payload,
-            shown,
-            digest,
-            noise.grid,
-            kept=json.dumps(words).encode("utf-8", "surrogatepass"),
-            facts={"period": {"versions": len(seeds), "of": rule.versions}},
-        )
+        kept = json.dumps(words).encode("utf-8", "surrogatepass")
+        facts = {"period": {"versions": len(seeds), "of": rule.versions}}
+        return PayloadPlan(payload, shown, digest, noise.grid, kept=kept, facts=facts)
 
 
-def _vocabulary(documents: Documents, rule: PrivateRule, key: NoiseKey, model: str, version: int) -> tuple[str, ...]:
+def _vocabulary(counts: CountSource, rule: PrivateRule, ingredients: Ingredients) -> tuple[str, ...]:
     """Return the words of a period: those of the settings, or the heaviest by noised weights."""
     if rule.words is not None:
         return rule.words
-    words, batch = documents(None)
-    exact, whole = word_weights(batch, len(words))
+    words = counts.words
+    exact, whole = word_weights(ingredients.read(words).batch, len(words))
     values = np.append(exact, whole)
-    seed = key.seed(model, version, _digest(values, [repr(rule), *words], key), "vocabulary")
+    seed = ingredients.noise.seed(_digest(values, [repr(rule), *words], ingredients.noise), "vocabulary")
     noise = SeriesNoise(1, rule.scale / math.sqrt(_CHOICE))
     noised = noise.add(values / UNIT, np.full(len(values), _LENGTH), [seed])
     least = word_threshold(noise.sigma * _LENGTH, rule.slack)
@@ -291,17 +216,11 @@ def _vocabulary(documents: Documents, rule: PrivateRule, key: NoiseKey, model: s
     return tuple(found)
 
 
-def _digest(numbers: Int64, texts: Sequence[str], key: NoiseKey) -> str:
+def _digest(numbers: Int64, texts: Sequence[str], noise: VersionNoise) -> str:
     """Return a hex digest of exact numbers and settings under the key of counts."""
-    state = hmac.new(key.counts_key, b"streamtopic private 1\0", hashlib.sha256)
+    state = hmac.new(noise.counts_key, b"streamtopic private 1\0", hashlib.sha256)
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         state.update(len(data).to_bytes(8, "big") + data)
     state.update(np.ascontiguousarray(numbers, "<i8").tobytes())
     return state.hexdigest()
-
-
-def _over(batch: DocumentBatch, words: Sequence[str], wanted: Sequence[str]) -> DocumentBatch:
-    """Return documents over other words, both ascending."""
-    place = {word: k for k, word in enumerate(wanted)}
-    return narrowed(batch, np.array([place.get(word, -1) for word in words], np.int32))

@@ -5,7 +5,6 @@ killed at any moment.
 
     run_part     one process: `ingest` counts, `schedule` decides and publishes, `run` does both
     Leading      publishes in a thread of its own, while the loop decides and learns
-    watched      metrics and health of a process, made once, whatever is opened again while it runs
     looked_at    looks at the state of a service, for its gauges, every few seconds
 
 A model may take minutes to make, and no receipt may wait for it: publishing has a thread and a connection of its own.
@@ -31,10 +30,10 @@ from streamtopic.errors import (
     StateMissing,
     StreamtopicError,
 )
-from streamtopic.monitoring import metrics as catalogue
-from streamtopic.service.assembly import facts_of, ingest_opener, publisher_of
+from streamtopic.monitoring.metrics import INTERRUPTIONS
+from streamtopic.service.assembly import ingest_opener, publisher_of
 from streamtopic.service.ingest.worker import IngestWorker
-from streamtopic.service.inspection.facts import cosigned, show_gauges
+from streamtopic.service.inspection.facts import ModelFacts, cosigned, show_gauges
 from streamtopic.service.instance import key_ring
 from streamtopic.service.leading import Leader
 from streamtopic.service.opened import fixed_of, open_ledger, opened
@@ -42,9 +41,8 @@ from streamtopic.service.publish.publisher import ALIVE_EVERY, Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Step
-from streamtopic.service.watching import Watch
+from streamtopic.service.watching import PUBLISH, Watch
 from streamtopic.state import CutGone, ModelState
-from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -63,35 +61,12 @@ __all__ = [
     "leave_in_time",
     "looked_at",
     "run_part",
-    "watched",
     "worker_of",
 ]
 
 
-@contextmanager
-def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
-    """Answer at `metrics_address` as long as the block runs; without that setting nobody watches.
-
-    role: `run`, `ingest` or `schedule`. say: is told the address. Raises SettingsError if it is taken.
-    """
-    if settings.metrics_address is None:
-        yield Watch()
-        return
-    # Here, since a process that nobody watches does without the server.
-    try:
-        from streamtopic.monitoring.http_server import serving
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"setting `metrics_address` needs {error.name}: pip install 'streamtopic[serve]'") from None
-    watch = Watch(role, *(() if role == "ingest" else (PUBLISH,)))
-    with serving(settings.metrics_address, watch) as address:
-        say({"event": "metrics", "address": address})
-        yield watch
-
-
 EVERY = 5.0
 """Seconds between two looks."""
-PUBLISH = "publish"
-"""Name of the loop that publishes."""
 _LEAVE = 2.0
 
 
@@ -109,11 +84,11 @@ def looked_at(service: Opened, watch: Watch, every: float = EVERY) -> Iterator[N
     def look() -> None:
         while not done.is_set():
             try:
-                show_gauges(facts_of(service, state), watch)
+                show_gauges(ModelFacts(service, state), watch)
             except StreamtopicError:
                 # The work meets the same error and says so; here it means only that gauges are old.
                 if not done.is_set():
-                    watch.metrics.add(catalogue.INTERRUPTIONS, reason="look_failed")
+                    watch.add(INTERRUPTIONS, "look_failed")
             done.wait(every)
 
     thread = threading.Thread(target=look, name="looks", daemon=True)
@@ -187,7 +162,7 @@ def _work(
             if done.waiting:
                 watch.hindered(done.waiting)
             else:
-                watch.moved()
+                watch.health.moved()
             if done.partitions != owned:
                 owned = done.partitions
                 say({"event": "partitions", "partitions": sorted(owned)})
@@ -199,7 +174,7 @@ def _work(
         counted = leading.leader.scheduler.offsets() if worker is None else {}
         changed = leading.step()
         if worker is None:
-            watch.moved()
+            watch.health.moved()
             if not changed:
                 leading.wait(counted, stop, interval)
 
@@ -211,7 +186,7 @@ def worker_of(service: Opened, watch: Watch) -> IngestWorker:
     return IngestWorker(
         log,
         topic,
-        open_membership(log, topic, settings.consumer_group, session_ms),
+        log.join(topic, settings.consumer_group, session_ms),
         ingest_opener(service, watch),
         heartbeat=settings.residue_max_age / 2,
         clock=service.clock,
@@ -245,7 +220,7 @@ class Leading:
         self._ledger = open_ledger(service, connection, key_ring(settings))
         self._publisher = publisher_of(service, state, self._ledger, watch=watch, alive_every=ALIVE_EVERY)
         # Minutes, if Redis has lost the index of a long ledger.
-        with watch.busy("recovering"):
+        with watch.health.exempt("recovering"):
             self._ledger.catch_up()
         self._thread = threading.Thread(target=self._run, name=PUBLISH, daemon=True)
 
@@ -334,9 +309,9 @@ class Leading:
         # Before the look: what is staged meanwhile is seen by the next one.
         self._due.clear()
         done = Published() if self._lease.acquire() is None else self._publisher.step()
-        self._watch.moved(PUBLISH)
+        self._watch.health.moved(PUBLISH)
         if done.page and self._witnessed:
-            self._watch.witnessed(cosigned(self._ledger.ledger.checkpoint))
+            self._watch.witnesses = cosigned(self._ledger.ledger.checkpoint)
         if done.did_something:
             # The next version may have waited for this one.
             self._undecided.set()

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streamtopic.client import Deletion
-from streamtopic.documents.events import encode_add, encode_delete
-from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
+from streamtopic.documents.events import MAX_SUBJECT, encode_add, encode_delete, is_subject
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent, StateMismatch, StateMissing, UsageError
 from streamtopic.service.ingest.suppressions import Suppressions

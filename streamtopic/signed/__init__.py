@@ -1,7 +1,7 @@
 """Bytes that prove where they come from: keys, the ledger, and releases that are in it.
 
 Keys
-SigningKey         signs (Ed25519), in the form of signed notes; PublicKey verifies (new_signing_key: a pair in files)
+SigningKey         signs (Ed25519), in the form of signed notes; PublicKey verifies
 load_secret        a secret in a file (new_secret)
 sign_note          a text with signatures below it (open_note; cosigned: by a witness, whose key is of kind COSIGNATURE)
 KeyList            a ledger's keys over time, signed by its root key (seal_keys, open_keys; Revoked: one entry)
@@ -89,7 +89,6 @@ from streamtopic.signed.signing_keys import (
     cosigned,
     load_secret,
     new_secret,
-    new_signing_key,
     open_keys,
     open_note,
     seal_keys,
@@ -141,7 +140,6 @@ __all__ = [
     "load_secret",
     "names_of",
     "new_secret",
-    "new_signing_key",
     "open_keys",
     "open_note",
     "open_release",

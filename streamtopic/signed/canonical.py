@@ -28,7 +28,6 @@ __all__ = [
     "RunsText",
     "Unbounded",
     "Whole",
-    "check_spelling",
     "from_base64",
     "load",
     "parse",
@@ -167,11 +166,16 @@ def written(fields: object) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def parse(kind: type[T], text: str | bytes, what: str) -> T:
-    """Return the dataclass in a text. Raises InvalidRelease for a text that `write` never makes. what: for errors."""
+def parse(kind: type[T], text: str | bytes, what: str, write: Callable[[T], str] = write) -> T:
+    """Return the value in a text. Raises InvalidRelease for a text that `write` never makes.
+
+    kind: a dataclass, or a type that names several.
+    what: for errors.
+    """
     with reading(what):
         found: T = typed(kind, text)
-        check_spelling(write(found), text)
+        if write(found) != (text if isinstance(text, str) else text.decode()):
+            raise ValueError("it has other fields than it should, or is not in canonical form")
     return found
 
 
@@ -182,12 +186,6 @@ def typed(kind: Any, text: str | bytes) -> Any:  # noqa: ANN401 -- a type, or se
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
-def check_spelling(one: str, text: str | bytes) -> None:
-    """Raise ValueError unless a text is the one that a value has."""
-    if one != (text if isinstance(text, str) else text.decode()):
-        raise ValueError("it has other fields than it should, or is not in canonical form")
 
 
 def load(kind: type[T], path: Path, what: str) -> T:

@@ -30,10 +30,8 @@ from streamtopic.signed.canonical import (
     RunsText,
     Unbounded,
     Whole,
-    check_spelling,
+    parse,
     plain,
-    reading,
-    typed,
     written,
 )
 from streamtopic.words.text import TOKENISER
@@ -297,10 +295,8 @@ def line_of(entry: Entry) -> str:
 
 def parse_line(line: str) -> Entry:
     """Return the entry in a line. Raises InvalidRelease for a line that `line_of` never makes."""
-    with reading("entry of the ledger"):
-        entry: Entry = typed(_ENTRY, line)
-        # One spelling for each value, so that an entry has one line and one hash.
-        check_spelling(line_of(entry), line)
+    # One spelling for each value, so that an entry has one line and one hash.
+    entry: Entry = parse(_ENTRY, line, "entry of the ledger", line_of)
     return entry
 
 

@@ -27,7 +27,7 @@ other.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ from streamtopic.signed.canonical import Base64, Place, Runs, RunsText, Whole, p
 from streamtopic.signed.checkpoints import Checkpoint, Frontier, LedgerProof, Logged, leaf_hash
 from streamtopic.signed.entries import Alive, End, Entry, Envelope, Keys, line_of, parse_line
 from streamtopic.signed.release import Release, open_release
-from streamtopic.signed.signing_keys import KeyRing, SigningKey, check_origin, read_note, sign_note
+from streamtopic.signed.signing_keys import KeyRing, SigningKey, read_note, sign_note
 
 __all__ = ["Draft", "Ledger", "page_record"]
 
@@ -216,12 +216,7 @@ class Ledger(_Kept):
         # Also if the draft is passed over: a thief who has a revoked key could lead a reader astray at the tail, if
         # nobody knows yet that it is revoked.
         self._learn(record.keys)
-        ring = self.keys
-        for line in record.entries:
-            entry = parse_line(line) if line.startswith(_KEYS_LINE) else None
-            # A list of another root says nothing to a reader who has not that root's key.
-            with suppress(InvalidRelease):
-                ring = ring.with_list(entry.note) if isinstance(entry, Keys) else ring
+        ring = self.ring_with([parse_line(line) for line in record.entries if line.startswith(_KEYS_LINE)])
         text = read_note(record.draft).text
         after = Checkpoint.parse(text.split("\n", 2)[-1])
         _, signer = ring.open(record.draft, None if self.tail else after.size)
@@ -355,9 +350,17 @@ class Ledger(_Kept):
         forgotten = len(self.versions) == _VERSIONS and version < min(self.versions)
         return index < self.size and index not in self.gaps and not forgotten
 
+    def ring_with(self, entries: Iterable[Entry]) -> KeyRing:
+        """Return the keys that count for a page with these entries, which may bring newer lists."""
+        ring = self.keys
+        for note in [entry.note for entry in entries if isinstance(entry, Keys)]:
+            # A list of another root says nothing to a reader who has not that root's key.
+            with suppress(InvalidRelease):
+                ring = ring.with_list(note)
+        return ring
+
     def draft(self, entries: Sequence[Entry], key: SigningKey) -> bytes:
         """Return the record of a draft after the present tree. key: of the ledger."""
-        check_origin(key, self.keys.model)
         if self.origin not in ("", key.name):
             raise SettingsError(f"key {key.name} is not of this ledger, whose name is {self.origin}: name its own key")
         lines = tuple(map(line_of, entries))

@@ -34,6 +34,8 @@ TILE = 256
 _INDEX_BITS = 40
 # With the number of the set and these bits a name has 39 bits of its hash: a hit is looked at, and not believed.
 _NAME_BITS = 23
+# Entries of one write of the index while a long ledger is read for the first time.
+_SAVED_AT_ONCE = 8_000
 # The last word of a service is among the last records, unless somebody has written others after it.
 _TAIL_RECORDS = 16
 
@@ -155,19 +157,12 @@ class LedgerIndex:
     places: number of a tile to the offset of the draft that holds its first entry.
     nodes: number of a complete tile to its hash.
     names: number of a set to its members: each is a part of a name's hash, and the index of an entry with that name.
-    added: number of members.
     """
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self.nodes: dict[int, bytes] = {}
         self.names: dict[int, array[int]] = {}
-        self.added = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it should be saved before more is added."""
-        return False
 
     def head(self) -> tuple[str, int] | None:
         """Return the dump of the ledger and the offset to go on at; None if the index begins with the first page."""
@@ -182,13 +177,12 @@ class LedgerIndex:
 
     def clear(self) -> None:
         """Forget everything: the ledger is read again."""
-        self.places, self.nodes, self.names, self.added = {}, {}, {}, 0
+        self.places, self.nodes, self.names = {}, {}, {}
 
     def add(self, name: str, index: int) -> None:
         """Add a name of an entry."""
         number, part = _digits(name)
         self.names.setdefault(number, array("q")).append(part << _INDEX_BITS | index)
-        self.added += 1
 
     def find(self, names: Sequence[str]) -> dict[str, list[int]] | None:
         """Return name to the indexes of entries that may have it, ascending; a name without one has no place.
@@ -243,7 +237,8 @@ class IndexedLedger:
         self.index = index
         self.page: Draft | None = None
         self._reader: LedgerReader | None = None
-        self._unsaved = False
+        # Entries that were added to the index since it was saved.
+        self._unsaved = 0
         # The last tile that has a place, and lines around the newest entries, or of the tile that was read last.
         self._tile = -1
         self._lines: dict[int, str] = {}
@@ -357,7 +352,7 @@ class IndexedLedger:
         if self._reader is None:
             dump, offset = self.index.head() or ("", None)
             self._reader = LedgerReader(self._log, self._model, self._keys, dump=dump, offset=offset)
-            self._unsaved, self._lines = False, {}
+            self._unsaved, self._lines = 0, {}
             self._tile = (self._reader.ledger.size - 1) // TILE
         return self._reader
 
@@ -368,18 +363,19 @@ class IndexedLedger:
                 self.index.clear()
                 self._tile = -1
             self._add(page)
-            if self.index.is_full and not self._save(reader):
+            if self._unsaved > _SAVED_AT_ONCE and not self._save(reader):
                 return False
         # Also after an error of before: whoever comes next must notice if the topic loses what was read.
         return not self._unsaved or self._save(reader)
 
     def _save(self, reader: LedgerReader) -> bool:
-        self._unsaved = not self.index.save(reader.ledger.dump(), reader.resume)
-        return not self._unsaved
+        saved = self.index.save(reader.ledger.dump(), reader.resume)
+        self._unsaved = 0 if saved else self._unsaved
+        return saved
 
     def _add(self, page: Page) -> None:
         """Add a page to the index: names and places of its entries, and hashes of the tiles that it completes."""
-        self.page, self._unsaved = page.draft, True
+        self.page, self._unsaved = page.draft, self._unsaved + len(page.draft.lines)
         for logged in page.entries:
             for name in names_of(logged.entry):
                 self.index.add(name, logged.index)

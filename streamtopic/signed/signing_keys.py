@@ -40,7 +40,6 @@ __all__ = [
     "key_hash",
     "load_secret",
     "new_secret",
-    "new_signing_key",
     "open_keys",
     "open_note",
     "read_note",
@@ -160,17 +159,17 @@ class SigningKey:
     """
 
     name: str
-    _seed: bytes = field(repr=False)
+    _private: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def generate(cls, name: str) -> Self:
-        """Return a new key."""
-        return cls(name, secrets.token_bytes(SECRET_BYTES))
+        """Return a new key. Raises SettingsError for a name that notes cannot carry."""
+        return cls.from_seed(secrets.token_bytes(SECRET_BYTES), name)
 
     @classmethod
     def from_seed(cls, seed: bytes, name: str) -> Self:
-        """Return the key of a 32-byte seed."""
-        return cls(_check_name(name), seed)
+        """Return the key of a 32-byte seed. Raises as `generate`."""
+        return cls(_check_name(name), Ed25519PrivateKey.from_private_bytes(seed))
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -179,7 +178,7 @@ class SigningKey:
         name, digits, data = _parts(text.removeprefix(_PRIVATE))
         if not text.startswith(_PRIVATE) or data[:1] != ED25519 or len(data) != 1 + SECRET_BYTES:
             raise SettingsError(f"signing key {path}: not a private key of signed notes; {_MAKE}")
-        key = cls(name, data[1:])
+        key = cls.from_seed(data[1:], name)
         if key.public.key_id != digits:
             raise SettingsError(f"signing key {path}: its name and its key do not fit; restore it from your backup")
         return key
@@ -190,25 +189,17 @@ class SigningKey:
         return PublicKey(self.name, self._private.public_key().public_bytes_raw())
 
     def save(self, path: Path) -> None:
-        """Write a file that only its owner can read. Raises SettingsError if the file exists."""
-        encoded = base64.b64encode(ED25519 + self._seed).decode()
+        """Write a file that only its owner can read, and the public half beside it, with the ending `.pub`.
+
+        Raises SettingsError if one of them exists.
+        """
+        encoded = base64.b64encode(ED25519 + self._private.private_bytes_raw()).decode()
         _write(path, f"{_PRIVATE}{self.name}+{self.public.key_id}+{encoded}\n".encode(), 0o600)
+        _write(path.with_suffix(".pub"), f"{self.public}\n".encode(), 0o644)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature, 64 bytes."""
         return self._private.sign(message)
-
-    @property
-    def _private(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self._seed)
-
-
-def new_signing_key(private: Path, public: Path, name: str) -> PublicKey:
-    """Write a new key pair to two files, and return its public half. Raises SettingsError if one of them exists."""
-    key = SigningKey.generate(_check_name(name))
-    key.save(private)
-    _write(public, f"{key.public}\n".encode(), 0o644)
-    return key.public
 
 
 def new_secret(path: Path) -> bytes:
@@ -268,10 +259,9 @@ class Note:
     signatures: tuple[tuple[str, bytes, bytes], ...]
 
 
-def sign_note(text: str, *keys: SigningKey) -> str:
-    """Return a text with the signatures of keys below it. text: ends in a newline."""
-    lines = [signature_line(key.name, key.public.hash, key.sign(text.encode())) for key in keys]
-    return f"{text}\n{''.join(lines)}"
+def sign_note(text: str, key: SigningKey) -> str:
+    """Return a text with the signature of a key below it. text: ends in a newline."""
+    return f"{text}\n{signature_line(key.name, key.public.hash, key.sign(text.encode()))}"
 
 
 def signature_line(name: str, key: bytes, signature: bytes) -> str:

@@ -38,7 +38,7 @@ from streamtopic.state.partition_writer import (
     PreparedBatch,
 )
 from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
-from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments, Rows
+from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
     "PreparedBatch",
     "Reader",
     "RemainingBase",
-    "Rows",
     "Stale",
     "StoredBase",
     "StoredDocument",

@@ -8,9 +8,9 @@ last change cannot.
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from importlib.resources import files
 from itertools import chain
 from types import TracebackType
@@ -23,7 +23,7 @@ from redis.cluster import RedisCluster
 
 from streamtopic.errors import SettingsError, StateCorrupt
 from streamtopic.security.concealing import clear_address, shown_address
-from streamtopic.state.redis_servers import REPLICA, Client, clients_at, close, combined, mapped
+from streamtopic.state.redis_servers import Client, clients_at, close, combined, mapped
 
 __all__ = [
     "ACQUIRE_LEASE",
@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+# Milliseconds for a large class, and a process has several codecs of one.
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 _TIMEOUT = 30.0
 _errors = redis.exceptions
@@ -50,19 +52,6 @@ _FORM = (
     "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE, with /, ?, #, @ and % in a password written as %2F, %3F, %23, %40 "
     "and %25"
 )
-# A server that says "not now" is asked again for so long. Electing another master takes longer than that mostly; then
-# the whole step is repeated by its process, as after any fault.
-_PATIENCE = 5.0
-_PAUSE = 0.05
-_NOT_NOW = (
-    _errors.BusyLoadingError,
-    _errors.ClusterDownError,
-    _errors.ClusterError,  # redirected, or told to try again, too often: a slot is moving
-    _errors.SlotNotCoveredError,
-    _errors.TryAgainError,
-    redis.sentinel.MasterNotFoundError,
-)
-
 
 UPLOAD_SECONDS = 600
 """Life of a string that is uploaded before its commit, seconds. A commit keeps its strings; those of a process that
@@ -115,10 +104,9 @@ class Connection:
     url: redis://, rediss:// or unix://; redis+cluster:// with nodes of a cluster, redis+sentinel:// with sentinels and
     the name of the service (rediss+... for TLS).
 
-    Automatic retries are off in redis-py, since it repeats commands whose outcome is unknown and so can apply an
-    increment twice. Here a command is sent once more after a lost connection only because every write of this package
-    recognises that it was already applied. An answer that says that nothing was done, such as MOVED, TRYAGAIN,
-    CLUSTERDOWN or LOADING, is no such case: the command is sent again for some seconds, where it belongs by then.
+    redis-py sends a command once more after a lost connection, also if its outcome is unknown. That is safe because
+    every write of this package recognises that it was already applied. redis-py follows a cluster and sentinels to the
+    server that has a key by now. If that lasts longer, its process repeats the whole step, as after any fault.
 
     Raises SettingsError for a malformed address; nothing is sent before the first command.
     """
@@ -159,7 +147,7 @@ class Connection:
         self.everywhere("PING")
 
     def information(self) -> dict[str, Any]:
-        """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it; of masters the `combined`."""
+        """Return the server's INFO; of several masters the `combined`."""
         return combined(list(self.servers().values()))
 
     def servers(self) -> dict[str, dict[str, Any]]:
@@ -245,45 +233,19 @@ class Connection:
         return {node.name: client.get_redis_connection(node) for node in client.get_primaries()}  # type: ignore[no-untyped-call]
 
     def _run(self, send: Callable[[], T], command: Command = ()) -> T:
-        """Return what `send` returns, which is called again as far as that is safe; see the class.
-
-        command: that is sent, for errors.
-        """
-        repeated, until = False, 0.0
-        while True:
-            try:
-                return send()
-            except (_errors.RedisError, _errors.RedisClusterException) as error:
-                fault = _cause(error)
-            except (LookupError, AttributeError):
-                # redis-py takes for granted that each slot has a master, and that an ASK names a node that has a slot.
-                fault = _errors.SlotNotCoveredError("a slot has no node, or moves to one that had none")
-            act = _act(command) if command else ""
-            if self._may_go_on(fault):
-                until = until or time.monotonic() + _PATIENCE
-                if time.monotonic() >= until:
-                    raise mapped(fault, self.address, act) from fault
-                time.sleep(_PAUSE)
-            elif repeated or not _outcome_unknown(fault):
-                raise mapped(fault, self.address, act) from fault
-            else:
-                repeated = True
-            self._look_anew()
-
-    def _look_anew(self) -> None:
-        """Ask a cluster who is master; else drop the connections that lie idle, which are as dead."""
-        with contextlib.suppress(_errors.RedisError, _errors.RedisClusterException, LookupError):
-            if isinstance(self.client, RedisCluster):
-                self.client.nodes_manager.initialize()
-            else:
-                self.client.connection_pool.disconnect(inuse_connections=False)
-
-    def _may_go_on(self, error: BaseException) -> bool:
-        """Whether an error says that nothing was done, and that it may be done in a moment."""
-        if isinstance(error, _errors.AskError) or REPLICA.fits(error):
-            # A server by itself stays what it is. A cluster and sentinels come to have another primary.
-            return not self.address.startswith(("redis://", "rediss://", "unix://"))
-        return isinstance(error, _NOT_NOW)
+        """Return what `send` returns, or raise this package's error. command: that is sent, for errors."""
+        try:
+            return send()
+        except (_errors.RedisError, _errors.RedisClusterException) as error:
+            fault = _cause(error)
+        except (LookupError, AttributeError):
+            # redis-py takes for granted that each slot has a master, and that an ASK names a node that has a slot.
+            fault = _errors.SlotNotCoveredError("a slot has no node, or moves to one that had none")
+        if isinstance(fault, _errors.SlotNotCoveredError) and isinstance(self._made, RedisCluster):
+            # redis-py keeps such a map until a connection is lost: without this it would never learn of the node.
+            with contextlib.suppress(_errors.RedisError, _errors.RedisClusterException):
+                self._made.nodes_manager.initialize()
+        raise mapped(fault, self.address, _act(command) if command else "") from fault
 
 
 def _act(command: Command) -> str:
@@ -291,12 +253,6 @@ def _act(command: Command) -> str:
     key = 3 if command[0] == "EVAL" else 1
     texts = [part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in command]
     return " ".join([texts[0], *texts[key : key + 1]])
-
-
-def _outcome_unknown(error: BaseException) -> bool:
-    refused = _errors.AuthenticationError | _errors.AuthorizationError | _errors.MaxConnectionsError
-    lost = isinstance(error, _errors.ConnectionError | _errors.TimeoutError)
-    return lost and not isinstance(error, refused)
 
 
 def _cause(error: Exception) -> Exception:
@@ -311,13 +267,11 @@ class Codec(Generic[T]):
 
     kind: a dataclass; its fields may be dataclasses, mappings, sequences and enums of texts as well.
     told: the error text for bytes that are no such value, with the remedy.
-    use_list: whether sequences of values of any type are lists; a key of a mapping may be a tuple only if not.
     """
 
-    def __init__(self, kind: type[T], told: str, *, use_list: bool = True) -> None:
-        self._types = TypeAdapter(kind)
+    def __init__(self, kind: type[T], told: str) -> None:
+        self._types = _adapter(kind)
         self._told = told
-        self._use_list = use_list
 
     def pack(self, value: T) -> bytes:
         """Return the bytes that Redis keeps."""
@@ -326,11 +280,12 @@ class Codec(Generic[T]):
     def unpack(self, data: bytes) -> T:
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            found = msgpack.unpackb(data, use_list=self._use_list, strict_map_key=False)
-            return self._types.validate_python(found)
+            found = msgpack.unpackb(data, strict_map_key=False)
+            unpacked: T = self._types.validate_python(found)
         except (ValueError, TypeError, msgpack.UnpackException):
             # What pydantic says of it may quote what documents said.
             raise StateCorrupt(self._told) from None
+        return unpacked
 
 
 def _plain(value: object) -> dict[Any, Any]:

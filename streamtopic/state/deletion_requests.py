@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamtopic.errors import UsageError
-from streamtopic.state.connection import Check, Codec, Command, Connection, Outcome, Stale
+from streamtopic.state.connection import Check, Codec, Command, Connection, Outcome
 from streamtopic.state.model_state import Lease
 from streamtopic.state.redis_keys import ModelKeys
 
@@ -38,7 +38,7 @@ __all__ = [
 MOST_OPEN = 10_000
 """Requests that are open at the same time. Further ones wait in the requests topic."""
 MOST_OPEN_DOCUMENTS = 1_000_000
-"""Documents of all open requests: their ids are in the leader's memory."""
+"""Documents of all open requests: their ids are in the memory of the leader, which counts them."""
 MOST_ENDED = 10_000
 """Ended requests that are kept, without the ids of their documents."""
 
@@ -151,15 +151,6 @@ class DeletionRequest:
                 "paused can"
             )
 
-    def pack(self) -> bytes:
-        """Return the value of its field."""
-        return _REQUESTS.pack(self)
-
-    @classmethod
-    def unpack(cls, data: bytes) -> "DeletionRequest":
-        """Undo `pack`. Raises StateCorrupt."""
-        return _REQUESTS.unpack(data)
-
 
 _REQUESTS = Codec(DeletionRequest, "a request for deletions cannot be read: send it again under another id")
 
@@ -174,19 +165,11 @@ class DeletionRequests:
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
         self._keys = ModelKeys(model)
-        self._open, self._ended = self._named("open"), self._named("ended")
-        self._sums = self._named("sums")
+        self._open, self._ended = (self._keys.named(f"deletions:{name}") for name in ("open", "ended"))
 
     def receive(self, request: DeletionRequest) -> Outcome:
-        """Take a request in, once. Stale if one with its id has ended, or too many are open (`full`)."""
-        documents, number = self._connection.batch([("HGET", self._sums, "documents"), ("HLEN", self._open)])
-        # Of two processes that take requests in at the same moment both may find room for the last one.
-        if int(number) >= MOST_OPEN or int(documents or 0) + request.documents > MOST_OPEN_DOCUMENTS:
-            return Stale("full")
-        steps: list[Command] = [
-            ("HINCRBY", self._sums, "documents", request.documents),
-            ("HSET", self._open, request.id, request.pack()),
-        ]
+        """Take a request in, once. Stale if one with its id has ended."""
+        steps: list[Command] = [("HSET", self._open, request.id, _REQUESTS.pack(request))]
         ended: Check = (("HGET", self._ended, request.id), "", "ended")
         return self._connection.change(steps, guards=[ended], done=(("HEXISTS", self._open, request.id), "1"))
 
@@ -195,7 +178,7 @@ class DeletionRequests:
         # Open ones last: a request that ends between the two reads is found in one of them.
         for key in (self._open, self._ended):
             if (data := self._connection.call("HGET", key, name)) is not None:
-                return DeletionRequest.unpack(data)
+                return _REQUESTS.unpack(data)
         return None
 
     def open(self) -> list[DeletionRequest]:
@@ -215,15 +198,14 @@ class DeletionRequests:
 
         Stale if the request has moved on, or another scheduler leads.
         """
-        name, packed = before.id, after.pack()
+        name, packed = before.id, _REQUESTS.pack(after)
         steps: list[Command] = [("HSET", self._open, name, packed)]
         if after.state.ended:
             steps = [
                 ("HDEL", self._open, name),
                 ("HSET", self._ended, name, packed),
-                ("HINCRBY", self._sums, "documents", -before.documents),
             ]
-        seen: Check = (("HGET", self._open, name), before.pack(), "the request has moved on")
+        seen: Check = (("HGET", self._open, name), _REQUESTS.pack(before), "the request has moved on")
         # Not for a person's move: who moves requests need not have a right to the lease.
         guards = [seen, *(lease.guards(self._keys) if lease is not None else ())]
         done = ("HGET", self._ended if after.state.ended else self._open, name), packed
@@ -251,11 +233,8 @@ class DeletionRequests:
 
     def _all(self, key: str) -> list[DeletionRequest]:
         stored = self._connection.call("HGETALL", key)
-        found = [DeletionRequest.unpack(data) for data in stored.values()]
+        found = [_REQUESTS.unpack(data) for data in stored.values()]
         return sorted(found, key=lambda request: (request.received_ms, request.id))
-
-    def _named(self, name: str) -> str:
-        return self._keys.named(f"deletions:{name}")
 
 
 def received_near(request: DeletionRequest, tally: Mapping[int, int]) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.meta import require_keys
@@ -387,11 +387,6 @@ class Marks:
         step = offset, max(time_ms, last)
         return Marks((*kept, step))
 
-    def since(self, offset: int) -> "Marks":
-        """Return the marks without steps that date only deletions before `offset`; the last step always stays."""
-        kept = tuple(step for step in self.steps if step[0] > offset)
-        return Marks(kept or self.steps[-1:])
-
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
@@ -438,11 +433,6 @@ class Traces:
     def done(self) -> int:
         """The offset before which no trace of a deleted document is left."""
         return min(self.of(stage).offset for stage in Stage)
-
-    def prune(self, completed: int) -> None:
-        """Leave out the steps of marks that date only deletions before this offset."""
-        self.counted = self.counted.since(completed)
-        self.stages = {stage: marks.since(completed) for stage, marks in self.stages.items()}
 
 
 @dataclass(slots=True)
@@ -524,7 +514,7 @@ class ResidueState:
         self._connection = connection
         self._key = ModelKeys(model).named("residue")
         told = f"the ledger of deletions cannot be read: delete key {self._key}, the service makes a new one"
-        self._codec = Codec(Residue, told, use_list=False)
+        self._codec = Codec(Residue, told)
 
     def read(self) -> Residue:
         """Return the ledger, empty if there is none yet. Raises StateCorrupt."""

@@ -12,7 +12,8 @@ these changes are gone already, `CutGone` says so: take new counts.
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, islice
 
 import msgpack
@@ -24,16 +25,15 @@ from streamtopic.counts import (
     SignedPassages,
     SymmetricCounts,
     Weighting,
-    WordSets,
     count,
     narrowed,
     statistics,
 )
-from streamtopic.counts.arrays import Int64, Mask, Positions, entry_rows, places
+from streamtopic.counts.arrays import Int64, Mask, Positions, places
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.connection import READ_BUCKETS, Connection
 from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch, unpack_names
-from streamtopic.state.meta import ChangeEntry, CutGone, Facts, Meta, Place, came_and_went, read_changes, require_keys
+from streamtopic.state.meta import ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.word_ids import word_text
 from streamtopic.words.lexicon import Lexicon
@@ -46,7 +46,6 @@ __all__ = [
     "StoredDocuments",
     "WordTable",
     "changed_documents",
-    "document_parts",
     "followed",
     "read_documents",
     "sample_words",
@@ -191,7 +190,7 @@ class DocumentCounts:
 
         This and the methods below read all documents. They raise CutGone, StateCorrupt, CountsOverflow.
         """
-        return self._named(count(self._batch(keep), len(keep), self.weighting), keep)
+        return count(self._batch(keep), len(keep), self.weighting)
 
     def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """Return those pair counts of `restrict` whose pairs have a chosen word.
@@ -200,9 +199,9 @@ class DocumentCounts:
 
         Only documents that hold a chosen word are counted.
         """
-        holders = [_holding(part.found.batch, chosen) for part in self._parts(keep)]
+        holders = [part.found.batch.holding(chosen) for part in self._parts(keep)]
         some = count(DocumentBatch.stacked(holders), len(keep), self.weighting)
-        return self._named(some.touching(np.arange(len(keep)), chosen), keep)
+        return some.touching(np.arange(len(keep)), chosen)
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the pair counts of `restrict` as a working matrix, with little memory besides the result."""
@@ -261,7 +260,7 @@ class DocumentCounts:
             records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
             documents = msgpack.unpackb(names, raw=True) if ids else ()
             found = decode_batch(records, positions, cut.before)
-            place = Facts.unpack(facts).place if facts else Place(0, "")
+            place = Meta.unpack(facts).place if facts else Place(0, "")
             return place, Part(documents, records, found)
 
         def went(buckets: range, place: Place, there: Part) -> list[Part]:
@@ -291,16 +290,6 @@ class DocumentCounts:
     def _parts(self, keep: Positions) -> Iterator[Part]:
         for parts in self.buckets(self.numbers[keep]):
             yield from parts
-
-    def _named(self, counts: Cooccurrence, keep: Positions) -> Cooccurrence:
-        """Return pair counts with the statistics of all documents."""
-        return replace(
-            counts,
-            frequency=self.frequency[keep],
-            tokens=self.tokens[keep],
-            heavy=self.heavy[keep],
-            documents=self.documents,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,13 +363,6 @@ def _met(table: WordTable, changed: Sequence[tuple[int, int, Records]]) -> Int64
     return table.ascending(np.unique(np.concatenate(met)).astype(np.int64))
 
 
-def _holding(batch: DocumentBatch, chosen: Mask) -> DocumentBatch:
-    """Return the documents of a batch that hold a chosen word."""
-    owners = batch.owners[entry_rows(batch.indptr)]
-    holders = np.unique(owners[chosen[batch.words]]).astype(np.intp)
-    return batch.take(holders)
-
-
 def followed(
     connection: Connection, table: WordTable, cut: PartitionCut, after: Place, through: Place
 ) -> Iterator[tuple[Place, ChangeEntry]]:
@@ -448,27 +430,11 @@ def read_documents(
     Raises CutGone, StateCorrupt, ComponentUnreachable.
     """
     most = BUCKETS if limit is None else _most(counts, limit)
-    labels = _Labels(frozenset(labelled))
-    found = [_chosen(part, labels) for parts in _buckets(counts, words, most, ids=True) for part in parts]
+    found = [_chosen(part, labelled) for parts in _buckets(counts, words, most, ids=True) for part in parts]
     return _by_id(found)
 
 
-def document_parts(
-    counts: DocumentCounts, words: Sequence[str]
-) -> Iterator[tuple[DocumentBatch, Sequence[Mapping[str, str]]]]:
-    """Yield all documents, part by part: their passages and their labels.
-
-    words: distinct words; those of a batch are positions in them.
-    A part holds the documents of some hashes of ids, in the order of their ids: parts depend on the documents alone.
-    Raises as `read_documents`.
-    """
-    labels = _Labels(frozenset())
-    for parts in _buckets(counts, words, BUCKETS, ids=True):
-        stored = _by_id([_chosen(part, labels) for part in parts])
-        yield stored.batch, stored.labels
-
-
-def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_000) -> WordSets:
+def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_000) -> DocumentBatch:
     """Return the words of a sample of the documents, as positions in `words`.
 
     words: distinct words.
@@ -476,12 +442,8 @@ def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_0
 
     A word of several passages of a document comes several times. Raises as `read_documents`.
     """
-    found = []
-    for parts in _buckets(counts, words, _most(counts, limit)):
-        for batch in (part.found.batch for part in parts):
-            rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-            found.append(WordSets(batch.indptr[rows], batch.words.astype(np.int64)))
-    return WordSets.joined(found)
+    found = [part.found.batch for parts in _buckets(counts, words, _most(counts, limit)) for part in parts]
+    return DocumentBatch.stacked(found)
 
 
 def _most(counts: DocumentCounts, limit: int) -> int:
@@ -501,33 +463,16 @@ def _buckets(counts: DocumentCounts, words: Sequence[str], most: int, *, ids: bo
     return counts.buckets(numbers[places], ids=ids, most=most)
 
 
-class _Labels:
-    """Chooses documents by their labels. Many documents have the same labels, so each different text is read once."""
-
-    def __init__(self, tasks: frozenset[str]) -> None:
-        self._tasks = tasks
-        self._known: dict[bytes, Mapping[str, str]] = {}
-
-    def read(self, names: bytes) -> Mapping[str, str]:
-        """Return the labels of a document. names: its labels and subjects, as they are stored."""
-        labels = self._known.get(names)
-        if labels is not None:
-            return labels
-        labels, subjects = unpack_names(names)
-        # Digests differ from document to document: kept, they would fill the memory.
-        if not subjects:
-            self._known[names] = labels
-        return labels
-
-    def choose(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a document has a label of one of the tasks."""
-        return not self._tasks or not self._tasks.isdisjoint(labels)
+# Many documents have the same labels, so each different text is read once. Digests of subjects differ from document to
+# document: without a bound they would fill the memory.
+_names = lru_cache(10_000)(unpack_names)
 
 
-def _chosen(part: Part, labels: _Labels) -> StoredDocuments:
-    """Return the chosen documents of a part, in any order."""
-    of_each = [labels.read(part.records.data[start:end]) for start, end in part.found.labels.tolist()]
-    chosen = [k for k, one in enumerate(of_each) if labels.choose(one)]
+def _chosen(part: Part, labelled: Collection[str]) -> StoredDocuments:
+    """Return the documents of a part with a label of one of these tasks, in any order; all if there are no tasks."""
+    of_each = [_names(part.records.data[start:end])[0] for start, end in part.found.labels.tolist()]
+    tasks = frozenset(labelled)
+    chosen = [k for k, labels in enumerate(of_each) if not tasks or not tasks.isdisjoint(labels)]
     batch = part.found.batch.take(np.array(chosen, np.intp))
     ids = tuple(part.ids[part.found.places[k]] for k in chosen)
     return StoredDocuments(batch, ids, tuple(of_each[k] for k in chosen))
@@ -538,5 +483,5 @@ def _by_id(parts: Sequence[StoredDocuments]) -> StoredDocuments:
     ids = [document for part in parts for document in part.ids]
     labels = [one for part in parts for one in part.labels]
     order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
-    batch = DocumentBatch.stacked([part.batch for part in parts]).select(order)
+    batch = DocumentBatch.stacked([part.batch for part in parts]).take(order)
     return StoredDocuments(batch, tuple(ids[k] for k in order.tolist()), tuple(labels[k] for k in order.tolist()))

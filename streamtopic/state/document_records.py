@@ -17,7 +17,6 @@ from types import MappingProxyType
 import msgpack
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from streamtopic.compiled import Whole, allocating, inner, kernel, short
 from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch
@@ -390,14 +389,15 @@ def _words(
 
 
 def ascending_rows(indptr: Int64, ids: Int32, counts: Int32) -> tuple[Int32, Int32]:
-    """Sort the ids of each row, and its counts with them, and return both. They are sorted in their place.
+    """Return the ids of each row in ascending order, and its counts with them.
 
     indptr: (rows + 1,) where each row begins.
     ids: of 0 or more, each once in a row.
     """
-    rows = csr_array((counts, ids, indptr), shape=(len(indptr) - 1, int(ids.max(initial=0)) + 1))
-    rows.sort_indices()
-    return rows.indices.astype(np.int32, copy=False), rows.data
+    owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    # One sort of all rows takes about half the time of a sort of each.
+    order = np.argsort((owners << 32) | ids)
+    return ids[order], counts[order]
 
 
 @kernel

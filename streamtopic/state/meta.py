@@ -1,6 +1,6 @@
 """The position of a partition, and its history: what readers follow, and whether its keys are there.
 
-    Meta               offset, versions and counters in one hash
+    Meta               offset, versions and counters
     ChangeEntry        the documents that came and those that went with one commit
     WordStatistics     the words of live documents with their statistics as of a moment
 
@@ -16,7 +16,7 @@ its memory back, where deleted entries of a stream would stay in memory until th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 import msgpack
@@ -29,21 +29,22 @@ from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMis
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.document_records import Records
-from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
+from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
+from streamtopic.streams import MURMUR2
 
 __all__ = [
     "CHANGES",
     "MOST_UNSUMMED",
-    "MURMUR2",
     "ChangeEntry",
+    "Cut",
     "CutGone",
-    "Facts",
     "LastRecord",
     "Meta",
     "ModelSettings",
     "Place",
     "WordStatistics",
     "came_and_went",
+    "check_format",
     "check_settings",
     "pack_numbers",
     "read_changes",
@@ -75,6 +76,18 @@ class Place:
 
     version: int
     commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A moment of all partitions.
+
+    offsets: partition to the first offset that was not counted then.
+    places: partition to the moment.
+    """
+
+    offsets: Mapping[int, int]
+    places: Mapping[int, Place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,9 +220,6 @@ def _other_history(keys: PartitionKeys) -> CutGone:
     return CutGone(f"partition {keys.number} has another history by now, as after Redis was set back")
 
 
-MURMUR2 = "murmur2"
-"""The default partitioner."""
-
 # A commit between two reads would look like a loss: then all is read again.
 _ATTEMPTS = 20
 
@@ -234,24 +244,24 @@ class ModelSettings:
         """The weight of a document's word pairs."""
         return Weighting(self.cap)
 
-    def fields(self) -> tuple[str | bytes, ...]:
-        """Return names and values of the fields of Redis that hold them, with the format of the state."""
-        return "schema", str(STATE.number), "settings", _SETTINGS.pack(self)
+    def pack(self) -> bytes:
+        """Return the bytes that Redis keeps."""
+        return _SETTINGS.pack(self)
 
 
 _SETTINGS = Codec(ModelSettings, "the settings of a model in Redis cannot be read: run `streamtopic rebuild`")
 
 
-def stored_settings(connection: Connection, key: str) -> tuple[bytes | None, ModelSettings | None]:
-    """Return the format that a hash names, and the settings in it; None for what is not there or cannot be read."""
-    number, packed = connection.call("HMGET", key, "schema", "settings")
+def stored_settings(connection: Connection, model: str) -> tuple[bytes | None, ModelSettings | None]:
+    """Return the format of a model's state, and its settings; None for what is not there or cannot be read."""
+    number, packed = connection.call("HMGET", ModelKeys(model).named("settings"), "schema", "settings")
     with suppress(StateCorrupt):
         return number, _SETTINGS.unpack(packed or b"")
     return number, None
 
 
-def _check_format(found: bytes, name: str = "") -> None:
-    # Before any other field is read: those of another format may be missing, which is not damage.
+def check_format(found: bytes, name: str = "") -> None:
+    """Raise StateMismatch for the number of another format. name: of the state, for the error."""
     if found != b"%d" % STATE.number:
         raise StateMismatch(refusal(STATE, found.decode("ascii", "replace"), name=name))
 
@@ -271,9 +281,11 @@ class LastRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """The part of a Meta that a commit writes as one value. Times are milliseconds since 1970.
+class Meta:
+    """The position of a partition, and its counters. Times are milliseconds since 1970.
 
+    settings: of the model.
+    next_offset: the first record that is not counted yet.
     version: grows with every commit.
     commit: id of the last change; it names this history of the partition and no other.
     time_ms: newest time of a counted record, by the log's clock; 0 before the first.
@@ -295,6 +307,8 @@ class Facts:
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
     """
 
+    settings: ModelSettings
+    next_offset: int
     version: int = 1
     commit: str = ""
     time_ms: int = 0
@@ -317,51 +331,17 @@ class Facts:
 
     def pack(self) -> bytes:
         """Return the bytes that Redis keeps."""
-        return _FACTS.pack(Facts(**{one.name: getattr(self, one.name) for one in fields(Facts)}))
+        return _METAS.pack(self)
 
     @classmethod
-    def unpack(cls, data: bytes) -> "Facts":
+    def unpack(cls, data: bytes) -> "Meta":
         """Undo `pack`. Raises StateCorrupt."""
-        return _FACTS.unpack(data)
+        return _METAS.unpack(data)
 
     @property
     def place(self) -> Place:
         """The moment of the partition's history."""
         return Place(self.version, self.commit)
-
-
-_FACTS = Codec(Facts, "a partition's position cannot be read: run `streamtopic rebuild`")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meta(Facts):
-    """A partition's meta hash.
-
-    settings: of the model.
-    next_offset: the first record that is not counted yet.
-    fence: id of the newest writer.
-    """
-
-    settings: ModelSettings
-    next_offset: int
-    fence: str
-
-    @classmethod
-    def parse(cls, stored: Mapping[bytes, bytes]) -> "Meta":
-        """Read the hash. Raises StateMismatch for another format and StateCorrupt for a hash that is damaged."""
-        _check_format(stored.get(b"schema", b""))
-        facts = _FACTS.unpack(stored.get(b"facts", b""))
-        settings = _SETTINGS.unpack(stored.get(b"settings", b""))
-        try:
-            offset, fence = int(stored[b"next"]), stored[b"fence"].decode()
-        except (KeyError, ValueError) as error:
-            raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
-        return cls(
-            **{one.name: getattr(facts, one.name) for one in fields(facts)},
-            settings=settings,
-            next_offset=offset,
-            fence=fence,
-        )
 
     @property
     def accepted(self) -> int:
@@ -374,17 +354,33 @@ class Meta(Facts):
         return self.removed > self.trimmed
 
 
+_METAS = Codec(Meta, "a partition's position cannot be read: run `streamtopic rebuild`")
+
+
 def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
     """Return the position of a partition.
 
     Raises StateMissing if there is no state, StateMismatch for one of another format, StateCorrupt.
     """
-    stored = connection.call("HGETALL", keys.meta)
-    if not stored:
+    found = _parsed(connection.call("HMGET", keys.meta, *_FIELDS))
+    if found is None:
         raise StateMissing(
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
         )
-    return Meta.parse(stored)
+    return found
+
+
+_FIELDS = "schema", "facts"
+
+
+def _parsed(stored: Sequence[bytes | None]) -> Meta | None:
+    """Return the position in these fields, None without any. Raises as `read_meta`."""
+    number, facts = stored
+    if number is None and facts is None:
+        return None
+    # Before any other field is read: those of another format may be missing, which is not damage.
+    check_format(number or b"")
+    return Meta.unpack(facts or b"")
 
 
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:
@@ -409,7 +405,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     """
     documents: list[Command] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
     subjects: list[Command] = [("ZCARD", keys.subjects(bucket)) for bucket in range(BUCKETS)]
-    position: Command = ("HGETALL", keys.meta)
+    position: Command = ("HMGET", keys.meta, *_FIELDS)
     reads: list[Command] = [
         ("ZCARD", keys.forgets),
         ("HLEN", keys.forget_facts),
@@ -425,9 +421,9 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         # Commits came between each time, so somebody counts, who looks as well.
         return
     known, waiting, secret, statistics, even, odd, *numbers = answers
-    if not stored:
+    meta = _parsed(stored)
+    if meta is None:
         return
-    meta = Meta.parse(stored)
     expected = {
         "documents": (sum(numbers[:BUCKETS]), meta.documents),
         "changes": ((even, odd)[meta.generation % 2], meta.version - meta.summed),
@@ -444,21 +440,9 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         )
 
 
-def check_settings(
-    model: str, found: tuple[bytes | None, ModelSettings | None], want: ModelSettings | None = None
-) -> ModelSettings:
-    """Return the settings of a state.
-
-    found: of `stored_settings`.
-    want: those that it must have, None for any.
-
-    Raises StateMismatch if the state has another format, or was made with other settings.
-    """
-    number, have = found
-    _check_format(number or b"", f"the state of {model}")
-    if have is None:
-        raise StateCorrupt(f"the settings of {model} in Redis cannot be read: run `streamtopic rebuild`")
-    before, now = _named(have), _named(want or have)
+def check_settings(model: str, have: ModelSettings, want: ModelSettings) -> None:
+    """Raise StateMismatch if a state was made with other settings than those that it must have."""
+    before, now = _named(have), _named(want)
     changed = [name for name in now | before if before.get(name) != now.get(name)]
     if changed:
         listed = ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in changed)
@@ -468,7 +452,6 @@ def check_settings(
             f"rests on them: set {back}, go back to the program that counted it, or rebuild the state from the log "
             "under the present ones (`streamtopic rebuild`)"
         )
-    return have
 
 
 def _named(settings: ModelSettings) -> dict[str, str]:

@@ -8,13 +8,14 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 import msgpack
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
+from streamtopic.formats import STATE
 from streamtopic.state.connection import (
     ACQUIRE_LEASE,
     UPLOAD_SECONDS,
@@ -27,7 +28,7 @@ from streamtopic.state.connection import (
     Stale,
 )
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.meta import ModelSettings, check_settings, read_meta, stored_settings
+from streamtopic.state.meta import Meta, ModelSettings, check_format, check_settings, read_meta, stored_settings
 from streamtopic.state.reader import RemainingBase
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
@@ -102,40 +103,33 @@ class StoredBase:
     start: the documents that it was learned from, as of the cut that they were read at.
     fields: facts for the scheduler, msgpack values.
     blob: bytes of the model, b"" if only the facts were read.
+    parts, sha256: names of the strings in Redis that hold the bytes, and their digest.
     """
 
     version: int
     start: RemainingBase
     fields: Mapping[str, Any]
     blob: bytes
+    parts: Sequence[str] = field(default=(), compare=False)
+    sha256: bytes = field(default=b"", compare=False)
+
+    def pack(self, parts: Sequence[str]) -> bytes:
+        """Return the facts as Redis keeps them. parts: as of the class."""
+        return _BASES.pack(replace(self, blob=b"", parts=parts, sha256=hashlib.sha256(self.blob).digest()))
 
 
-@dataclass(frozen=True, slots=True)
-class _BaseHead:
-    """A base model as Redis has it: StoredBase with the names of the strings that hold its bytes, and their digest."""
-
-    version: int
-    start: RemainingBase
-    fields: Mapping[str, Any]
-    parts: Sequence[str]
-    sha256: bytes
-
-
-_HEADS = Codec(_BaseHead, "the base model cannot be read: run `streamtopic unlearn --retrain`")
+_BASES = Codec(StoredBase, "the base model cannot be read: run `streamtopic unlearn --retrain`")
 _RECORDS = Codec(Message, "a record in the outbox cannot be read: run `streamtopic unlearn --retrain`")
 
 
 class ModelState:
     """A model's own keys, besides those of its partitions. Writes of the leading scheduler take its lease."""
 
-    def __init__(
-        self, connection: Connection, model: str, settings: ModelSettings, new_id: Callable[[], str] | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, model: str, settings: ModelSettings) -> None:
         self.connection = connection
         self.model = model
         self.settings = settings
         self._keys = ModelKeys(model)
-        self._new_id = new_id or (lambda: secrets.token_hex(12))
 
     @classmethod
     def open(cls, connection: Connection, model: str, settings: ModelSettings) -> "ModelState":
@@ -143,24 +137,28 @@ class ModelState:
 
         Raises StateMismatch, with the remedy, if the model was created with other settings.
         """
-        key = ModelKeys(model).named("settings")
-        found = stored_settings(connection, key)
-        if found[0] is None:
-            # Read first, so that only a user who creates models needs the right to run scripts. Of two processes that
-            # create a model, one decides; the other compares its settings with the answer.
-            connection.change([("HSET", key, *settings.fields())], guards=[(("EXISTS", key), "0", "it is there")])
-            found = stored_settings(connection, key)
-        check_settings(model, found, settings)
-        return cls(connection, model, settings)
+        # Read first, so that only a user who creates models needs the right to run scripts. Of two processes that
+        # create a model, one decides; the other compares its settings with the answer.
+        while (found := cls.find(connection, model)) is None:
+            key = ModelKeys(model).named("settings")
+            made: list[Command] = [("HSET", key, "schema", STATE.number, "settings", settings.pack())]
+            connection.change(made, guards=[(("EXISTS", key), "0", "it is there")])
+        check_settings(model, found.settings, settings)
+        return found
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":
         """Return the state of a model with the settings that it has; None if there is no such model.
 
-        Raises StateMismatch if its state has another format.
+        Raises StateMismatch if its state has another format, StateCorrupt.
         """
-        found = stored_settings(connection, ModelKeys(model).named("settings"))
-        return None if found[0] is None else cls(connection, model, check_settings(model, found))
+        number, settings = stored_settings(connection, model)
+        if number is None:
+            return None
+        check_format(number, f"the state of {model}")
+        if settings is None:
+            raise StateCorrupt(f"the settings of {model} in Redis cannot be read: run `streamtopic rebuild`")
+        return cls(connection, model, settings)
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
         """Become or stay leader; None while another holder's lease runs.
@@ -198,7 +196,7 @@ class ModelState:
         does not follow the last one, or if another scheduler leads.
         """
         # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
-        identity = _digest(records, dict(release), _base_head(base, ()))
+        identity = _digest(records, dict(release), base.pack(()) if base else b"")
         last, known, _ = self._newest()
         if known != identity and last != (version - 1 if before is None else before):
             return Stale(f"version {last} is the last one")
@@ -212,7 +210,7 @@ class ModelState:
             # old ones are not deleted at once: a reader may have the old head and be fetching them.
             gone = [key for key in self._base_parts() if key not in new]
             steps += [("PEXPIRE", key, int(BASE_GRACE_SECONDS * 1000)) for key in gone]
-            steps.append(("HSET", self._keys.named("base"), "head", _base_head(base, new)))
+            steps.append(("HSET", self._keys.named("base"), "head", base.pack(new)))
             uploads = [*uploads, *new]
         newest = self._last_identity()
         follows: Check = (newest, known, f"version {last} is not the last one any more")
@@ -300,7 +298,7 @@ class ModelState:
     def request(self, kind: str) -> None:
         """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
         # The id tells a second request of the same kind from the one that the scheduler is acting on.
-        self._call("SET", "request", f"{kind}:{self._new_id()}")
+        self._call("SET", "request", f"{kind}:{secrets.token_hex(12)}")
 
     def requested(self) -> str | None:
         """Return the request that waits, for `fulfil`; None without one. Its part before the colon is the kind."""
@@ -368,10 +366,9 @@ class ModelState:
 
     def base(self) -> StoredBase | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
-        head = self._call("HGETALL", "base")
-        if not head:
+        found = self.base_head()
+        if found is None:
             return None
-        found = _HEADS.unpack(head[b"head"])
         reads = [("GET", key) for key in found.parts]
         parts = self.connection.batch(reads)
         # A part that has expired leaves a gap, which the checksum finds.
@@ -381,19 +378,12 @@ class ModelState:
             raise StateCorrupt(
                 f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
             )
-        return StoredBase(found.version, found.start, found.fields, blob)
-
-    def has_base_bytes(self) -> bool:
-        """Whether the bytes of the base model are stored."""
-        return bool(self._base_parts())
+        return replace(found, blob=blob)
 
     def base_head(self) -> StoredBase | None:
         """Return the current base model without its bytes; None before the first."""
         head = self._call("HGET", "base", "head")
-        if head is None:
-            return None
-        found = _HEADS.unpack(head)
-        return StoredBase(found.version, found.start, found.fields, b"")
+        return None if head is None else _BASES.unpack(head)
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record), oldest first; only the last `count`, if given.
@@ -449,8 +439,8 @@ class ModelState:
         return [self._upload(f"out:{identity}:{k}", _RECORDS.pack(record)) for k, record in enumerate(records)]
 
     def _base_parts(self) -> Sequence[str]:
-        head = self._call("HGET", "base", "head")
-        return () if head is None else _HEADS.unpack(head).parts
+        head = self.base_head()
+        return () if head is None else head.parts
 
 
 def acquired(connection: Connection, keys: ModelKeys, holder: str, ttl_ms: int, *, seize: bool = False) -> int:
@@ -477,12 +467,6 @@ def _cut(blob: bytes) -> list[bytes]:
     return [blob[start : start + _CHUNK] for start in starts]
 
 
-def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
-    if base is None:
-        return b""
-    return _HEADS.pack(_BaseHead(base.version, base.start, base.fields, parts, hashlib.sha256(base.blob).digest()))
-
-
 def _digest(records: Sequence[Message], *parts: object) -> str:
     """Return a name for staged parts that follows from their content. parts: values that msgpack can write."""
     packed = msgpack.packb([*map(_RECORDS.pack, records), *parts])
@@ -506,7 +490,8 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: the last version made before documents were moved to other partitions, 0 without one.
     """
-    connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *settings.fields())
+    fixed = "schema", STATE.number, "settings", settings.pack()
+    connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *fixed)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
@@ -553,12 +538,15 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
 
 def _remove_position(connection: Connection, keys: PartitionKeys, *, rearranged: bool) -> Outcome:
     """Remove a position, and note for the next state how far it was. Stale if the writer has written meanwhile."""
-    number = connection.call("HGET", keys.meta, "next")
+    facts = connection.call("HGET", keys.meta, "facts")
+    reached = 0
+    with suppress(StateCorrupt):
+        reached = Meta.unpack(facts or b"").next_offset
     through = connection.call("HGET", keys.subject_secret, "through")
-    # It only grows: a removal that was broken off and repeated finds `next` where the new counting began.
-    noted = 0 if rearranged else max(int(number or 0), int(through or 0))
+    # It only grows: a removal that was broken off and repeated finds the position where the new counting began.
+    noted = 0 if rearranged else max(reached, int(through or 0))
     steps: list[Command] = [("HSET", keys.subject_secret, "through", noted), ("DEL", keys.meta)]
-    return connection.change(steps, guards=[(("HGET", keys.meta, "next"), number or "", "it is written still")])
+    return connection.change(steps, guards=[(("HGET", keys.meta, "facts"), facts or b"", "it is written still")])
 
 
 def remove_model(connection: Connection, model: str, update: Callable[[int, int | None], None]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from streamtopic.counts import DocumentBatch
 from streamtopic.counts.arrays import Int32
 from streamtopic.errors import StateCorrupt, StateError, TakenOver
+from streamtopic.formats import STATE
 from streamtopic.state.connection import READ_DOCUMENTS, Applied, Check, Command, Connection, Outcome, Stale
 from streamtopic.state.deletions import Forget, Forgets
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
@@ -26,7 +27,6 @@ from streamtopic.state.meta import (
     MOST_UNSUMMED,
     ChangeEntry,
     CutGone,
-    Facts,
     LastRecord,
     Meta,
     ModelSettings,
@@ -37,7 +37,6 @@ from streamtopic.state.meta import (
     read_meta,
     read_statistics,
     require_keys,
-    stored_settings,
 )
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments, Vocabulary
@@ -51,11 +50,11 @@ __all__ = [
     "Flush",
     "PartitionWriter",
     "PreparedBatch",
-    "plan",
 ]
 
-MAX_FLUSH_DOCUMENTS = 3_000
-"""Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0004)."""
+MAX_FLUSH_DOCUMENTS = 1_500
+"""Documents of one flush: its commit keeps Redis busy for 10 ms at most, also while its hashes still are lists that
+Redis searches from their begin (docs/decisions/0004)."""
 
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush, for the same reason."""
@@ -111,54 +110,6 @@ class Flush:
     came: DocumentBatch
     went: DocumentBatch
     steps: Sequence[Command]
-
-
-def plan(
-    changes: Changes, base: Meta, vocabulary: Vocabulary, of: PartitionKeys, deletions: Sequence[Command], commit: str,
-    now_ms: int,
-) -> Flush:  # fmt: skip
-    """Lay out the commit of the changes. Nothing is written, and `vocabulary` stays as it is.
-
-    changes: the net effect of the records.
-    base: the state that the commit is made for.
-    of: keys of the partition.
-    deletions: the commands that add the deletions.
-    commit: an id that no other commit has.
-    """
-    added, removed = changes.added, changes.removed
-    came, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
-    if added is not None and len(added):
-        came, entries = added.numbered(vocabulary.numbers(), vocabulary.next_id)
-        born = {vocabulary.lexicon.word(entry): k for k, entry in enumerate(entries.tolist(), vocabulary.next_id)}
-        packed = encode_records(came, added.offsets, added.labels, added.subjects)
-        records = dict(zip(added.ids, packed, strict=True))
-    gone = [stored.record for stored in removed.values()]
-    went = decode_batch(Records.of(gone), np.arange(vocabulary.next_id), EVERY_OFFSET).batch
-    change = CHANGES.pack(ChangeEntry(base.commit, commit, list(records.values()), gone, list(removed), born))
-    named, unnamed = _index_change(changes)
-    after = replace(
-        base,
-        next_offset=changes.next_offset,
-        version=base.version + 1,
-        commit=commit,
-        time_ms=max(base.time_ms, changes.time_ms),
-        moved_ms=now_ms,
-        next_word=base.next_word + len(born),
-        words=len(vocabulary) + len(born),
-        documents=base.documents + len(records) - len(removed),
-        named=base.named + len(named) - len(unnamed),
-        totals=dict(Counter(base.totals) + Counter(changes.totals)),
-        removed=changes.next_offset if changes.forgets else base.removed,
-        removals=base.removals + len(changes.forgets),
-        # With what Redis itself takes for an entry.
-        unsummed=base.unsummed + len(change) + 100,
-        last=changes.last or base.last,
-    )
-    steps = [*_document_steps(removed.keys() - records.keys(), records, of), *_index_steps(named, unnamed, of)]
-    steps += deletions
-    steps.append(("HSET", of.changes[base.generation % 2], after.version, change))
-    steps.append(("HSET", of.meta, "next", after.next_offset, "facts", after.pack()))
-    return Flush(base, after, born, came, went, steps)
 
 
 def _document_steps(removed: Iterable[bytes], records: Mapping[bytes, bytes], of: PartitionKeys) -> Iterator[Command]:
@@ -281,7 +232,6 @@ class PartitionWriter:
         *,
         first_offset: int = 0,
         word_ids: int = MAX_WORD_IDS,
-        new_id: Callable[[], str] = _random_id,
         clock: Callable[[], float] = time.time,
     ) -> "PartitionWriter":
         """Become the writer of a partition; earlier writers are Stale from now on.
@@ -294,10 +244,10 @@ class PartitionWriter:
         """
         keys = ModelKeys(model).partition(partition)
         _create(connection, keys, settings, first_offset)
-        check_settings(model, stored_settings(connection, keys.meta), settings)
-        fence = new_id()
+        check_settings(model, read_meta(connection, keys).settings, settings)
+        fence = _random_id()
         connection.change([("HSET", keys.meta, "fence", fence)], guards=[(("EXISTS", keys.meta), "1", "it is gone")])
-        return cls(connection, keys, fence, word_ids=word_ids, new_id=new_id, clock=clock)
+        return cls(connection, keys, fence, word_ids=word_ids, clock=clock)
 
     def prepare(self, batch: AddedDocuments, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
@@ -363,8 +313,8 @@ class PartitionWriter:
 
     def is_set_back(self) -> bool:
         """Return whether Redis holds an older position than this writer has seen there, or none."""
-        position = self.connection.call("HGET", self.keys.meta, "next")
-        return position is None or int(position) < self.meta.next_offset
+        facts = self.connection.call("HGET", self.keys.meta, "facts")
+        return facts is None or Meta.unpack(facts).next_offset < self.meta.next_offset
 
     def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
         """Return the live ones of these documents, whatever their size. Raises as `first_documents`."""
@@ -415,10 +365,42 @@ class PartitionWriter:
             self.vocabulary = self.vocabulary.renewed(self.lexicon)
 
     def plan(self, changes: Changes) -> Flush:
-        """Lay the changes out as a flush. Nothing is written so far."""
-        deletions = self.forgets.added(changes.forgets) if changes.forgets else []
-        now_ms = int(self._clock() * 1000)
-        return plan(changes, self.meta, self.vocabulary, self.keys, deletions, self.new_id(), now_ms)
+        """Lay the changes out as a flush. Nothing is written, and the words stay as they are."""
+        meta, keys, commit = self.meta, self.keys, self.new_id()
+        added, removed = changes.added, changes.removed
+        came, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
+        if added is not None and len(added):
+            came, entries = added.numbered(self.vocabulary.numbers(), meta.next_word)
+            born = {word: number for number, word in enumerate(self.lexicon.words_of(entries), meta.next_word)}
+            packed = encode_records(came, added.offsets, added.labels, added.subjects)
+            records = dict(zip(added.ids, packed, strict=True))
+        gone = [stored.record for stored in removed.values()]
+        went = decode_batch(Records.of(gone), np.arange(meta.next_word), EVERY_OFFSET).batch
+        change = CHANGES.pack(ChangeEntry(meta.commit, commit, list(records.values()), gone, list(removed), born))
+        named, unnamed = _index_change(changes)
+        after = replace(
+            meta,
+            next_offset=changes.next_offset,
+            version=meta.version + 1,
+            commit=commit,
+            time_ms=max(meta.time_ms, changes.time_ms),
+            moved_ms=int(self._clock() * 1000),
+            next_word=meta.next_word + len(born),
+            words=len(self.vocabulary) + len(born),
+            documents=meta.documents + len(records) - len(removed),
+            named=meta.named + len(named) - len(unnamed),
+            totals=dict(Counter(meta.totals) + Counter(changes.totals)),
+            removed=changes.next_offset if changes.forgets else meta.removed,
+            removals=meta.removals + len(changes.forgets),
+            # With what Redis itself takes for an entry.
+            unsummed=meta.unsummed + len(change) + 100,
+            last=changes.last or meta.last,
+        )
+        steps = [*_document_steps(removed.keys() - records.keys(), records, keys), *_index_steps(named, unnamed, keys)]
+        steps += self.forgets.added(changes.forgets) if changes.forgets else []
+        steps.append(("HSET", keys.changes[meta.generation % 2], after.version, change))
+        steps.append(("HSET", keys.meta, "facts", after.pack()))
+        return Flush(meta, after, born, came, went, steps)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
@@ -507,7 +489,7 @@ class PartitionWriter:
         """Return position and words of one state. They are read again if a change came between."""
         for _ in range(_ATTEMPTS):
             meta = read_meta(self.connection, self.keys)
-            if meta.fence != self.fence:
+            if self.connection.call("HGET", self.keys.meta, "fence") != self.fence.encode():
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             # First: its error names what is lost, if those below name what contradicts it.
             self.require_keys()
@@ -544,9 +526,9 @@ def _create(connection: Connection, keys: PartitionKeys, settings: ModelSettings
         return
     # These outlive a rebuild: digests of subjects are made with the secret, and deletions wait for their receipts.
     through = connection.call("HGET", keys.subject_secret, "through")
-    facts = Facts(through=int(through or 0))
+    begun = Meta(settings=settings, next_offset=first_offset, through=int(through or 0))
     steps: list[Command] = [
-        ("HSET", keys.meta, *settings.fields(), "fence", "", "next", first_offset, "facts", facts.pack()),
+        ("HSET", keys.meta, "schema", STATE.number, "fence", "", "facts", begun.pack()),
         ("HSETNX", keys.subject_secret, "secret", secrets.token_bytes(_SECRET_BYTES)),
         *Forgets(connection, keys).made(),
     ]

@@ -22,6 +22,7 @@ from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
 from streamtopic.state.meta import (
+    Cut,
     CutGone,
     Meta,
     Place,
@@ -212,16 +213,9 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class RemainingBase:
-    """The documents of a base model that are live at a moment.
+class RemainingBase(Cut):
+    """The documents of a base model that are live at a cut. documents: how many there are."""
 
-    offsets: partition to the first offset that was not counted then.
-    places: partition to the moment.
-    documents: how many there are.
-    """
-
-    offsets: Mapping[int, int]
-    places: Mapping[int, Place]
     documents: int
 
     @classmethod
@@ -232,15 +226,8 @@ class RemainingBase:
         return cls(offsets, places, documents)
 
 
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """What is left of the base model that was published as a version."""
-
-    version: int
-    left: RemainingBase
-
-
-_NOTED = Codec(_Noted, "what is left of the base model cannot be read")
+# With the version that the base model was published as.
+_NOTED = Codec(tuple[int, RemainingBase], "what is left of the base model cannot be read")
 
 
 def remaining_noted(connection: Connection, model: str, version: int, start: RemainingBase) -> RemainingBase:
@@ -251,8 +238,8 @@ def remaining_noted(connection: Connection, model: str, version: int, start: Rem
     """
     packed = connection.call("HGET", ModelKeys(model).named("base"), "left")
     with suppress(StateCorrupt):
-        noted = _NOTED.unpack(packed or b"")
-        return noted.left if noted.version == version else start
+        of, left = _NOTED.unpack(packed or b"")
+        return left if of == version else start
     return start
 
 
@@ -283,7 +270,7 @@ class BaseDocuments:
             documents = self._reader.counts(before=start.offsets, at=positions).documents
         found = RemainingBase.at(positions, documents)
         if (version, found) != self._known:
-            connection.call("HSET", self._keys.named("base"), "left", _NOTED.pack(_Noted(version, found)))
+            connection.call("HSET", self._keys.named("base"), "left", _NOTED.pack((version, found)))
             self._known = version, found
         return found
 

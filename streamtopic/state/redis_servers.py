@@ -1,6 +1,6 @@
 """Clients of redis-py for an address: one server, the primary that sentinels name, or a Redis Cluster; their errors.
 
-redis-py repeats nothing by itself here: a command whose outcome is unknown may have been done. `Connection` decides.
+redis-py sends a command twice at most if its outcome is unknown; `Connection` says why that is safe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from streamtopic.errors import ComponentFull, ComponentUnreachable, SettingsErro
 from streamtopic.security.concealing import clear_address, conceal
 from streamtopic.security.tls_faults import tls_fault
 
-__all__ = ["REPLICA", "Client", "clients_at", "close", "combined", "mapped"]
+__all__ = ["Client", "clients_at", "close", "combined", "mapped"]
 
 _CONNECT_SECONDS = 5.0
 _SENTINEL_PORT = 26379
@@ -52,9 +52,6 @@ class _Passing:
         return isinstance(error, self.kinds) or any(text.startswith(f"{c} ") or f" -{c} " in text for c in self.codes)
 
 
-REPLICA = _Passing(
-    (_errors.ReadOnlyError,), ("READONLY",), "Redis at {} is a read-only replica ({}): use the address of the primary"
-)
 # The first that fits counts: classes of redis-py are derived from each other. All other errors of commands are faults
 # of the state or of the program, and are a StateError.
 _PASSING = (
@@ -89,7 +86,11 @@ _PASSING = (
     _Passing(
         (), ("NOREPLICAS",), "Redis at {} has too few replicas to write ({}): bring them back; nothing was written"
     ),
-    REPLICA,
+    _Passing(
+        (_errors.ReadOnlyError,),
+        ("READONLY",),
+        "Redis at {} is a read-only replica ({}): use the address of the primary",
+    ),
     _Passing(
         (_errors.ClusterDownError, _errors.SlotNotCoveredError),  # MASTERDOWN is derived from the first
         ("CLUSTERDOWN", "MASTERDOWN"),
@@ -161,7 +162,7 @@ def clients_at(url: str, timeout: float) -> Callable[[], Client]:
         "protocol": 2,
         "socket_timeout": timeout,
         "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
-        "retry": _once(),
+        "retry": _once_more(),
     }
     found = clear_address(url)
     if found is None:
@@ -197,8 +198,8 @@ def close(client: Client) -> None:
         client.connection_pool.sentinel_manager.close()
 
 
-def _once() -> Retry:
-    return Retry(NoBackoff(), 0)
+def _once_more() -> Retry:
+    return Retry(NoBackoff(), 1)
 
 
 def _checked(client: redis.Redis) -> Callable[[], redis.Redis]:
@@ -217,7 +218,7 @@ def _behind_sentinels(
     if named.pop("connection_class", None) is not None:
         named["ssl"] = True
     shared = {name: value for name, value in named.items() if name.startswith(("socket_", "ssl"))}
-    asking = {"protocol": 2, "retry": _once(), **shared, **login}
+    asking = {"protocol": 2, "retry": _once_more(), **shared, **login}
     sentinels = Sentinel(places, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     client: redis.Redis = sentinels.master_for(service, **named)  # type: ignore[no-untyped-call]
     return lambda: client
@@ -234,7 +235,7 @@ def _cluster(places: Sequence[tuple[str, int]], login: str, named: Mapping[str, 
         startup_nodes=[ClusterNode(host, port) for host, port in others],  # type: ignore[no-untyped-call]
         connection_pool_class=pool,
         protocol=2,
-        retry=_once(),
+        retry=_once_more(),
         require_full_coverage=False,  # one lost master must not stop the partitions of the others
     )
 
@@ -248,30 +249,14 @@ def _places(server: str, port: int) -> list[tuple[str, int]]:
     return found
 
 
-def _first_fault(statuses: Sequence[str]) -> str:
-    """Return the first status that tells of a fault, `ok` without one."""
-    return next((status for status in statuses if status != "ok"), "ok")
-
-
-# Of INFO, what several masters say together: sums of memory, and of everything else the worst.
-_TOGETHER: Mapping[str, Callable[[Sequence[Any]], object]] = {
-    # Changes with each of theirs, so also if another server takes a master's place.
-    "run_id": lambda names: " ".join(sorted(names)),
-    "used_memory": sum,
-    "maxmemory": lambda limits: sum(limits) if all(limits) else 0,
-    "aof_enabled": min,
-    "loading": max,
-    "aof_rewrite_in_progress": max,
-    "aof_rewrite_scheduled": max,
-    **dict.fromkeys(("aof_last_write_status", "aof_last_bgrewrite_status"), _first_fault),
-}
-
-
 def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return INFO of several masters as that of one."""
-    joined = dict(found[0])
-    for name, join in _TOGETHER.items():
-        values = [info[name] for info in found if name in info]
-        if len(values) == len(found):
-            joined[name] = join(values)
+    """Return INFO of several masters as that of one: numbers added up, and each different text once."""
+    if len(found) == 1:
+        return dict(found[0])
+    joined = dict[str, Any]()
+    for name in found[0]:
+        values = [info.get(name, "") for info in found]
+        numbers = all(isinstance(value, int) for value in values)
+        # A text changes with that of any master, so also if another server takes a master's place.
+        joined[name] = sum(values) if numbers else " ".join(sorted(set(map(str, values))))
     return joined

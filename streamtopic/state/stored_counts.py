@@ -7,7 +7,7 @@
 They are never needed: without them the documents are counted again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,34 +19,18 @@ from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Applied, Codec, Command, Connection, Outcome, Stale
 from streamtopic.state.document_counts import DocumentCounts, changed_documents
-from streamtopic.state.meta import Place, pack_numbers, unpack_numbers
+from streamtopic.state.meta import Cut, pack_numbers, unpack_numbers
 from streamtopic.state.model_state import Lease
 from streamtopic.state.redis_keys import ModelKeys
 
-__all__ = ["CountsStore", "StoredAbout", "StoredCounts", "SummedCounts"]
+__all__ = ["CountsStore", "StoredCounts", "SummedCounts"]
 
 # Bytes of one string, so that no call keeps Redis busy for long: a pair takes about seven.
 _CHUNK = 2 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAbout:
-    """The facts of stored counts.
-
-    words, pairs, size: how many there are, and their bytes.
-    cut: partition to the moment that they are of.
-    offsets: partition to the first offset that was not counted then.
-    """
-
-    words: int
-    pairs: int
-    size: int
-    cut: Mapping[int, Place]
-    offsets: Mapping[int, int]
-
-
 _UNREADABLE = "the co-occurrence counts in Redis cannot be read: run `streamtopic rebuild`"
-_ABOUT = Codec(StoredAbout, _UNREADABLE)
+_CUTS = Codec(Cut, _UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,12 +38,12 @@ class StoredCounts:
     """Sums as of a cut.
 
     words: (n,) the working vocabulary, ascending.
-    cut: partition to the moment that they are of.
+    cut: the moment that they are of.
     upper: the pairs of these words, one triangle. Word statistics are not stored, and are 0.
     """
 
     words: Sequence[str]
-    cut: Mapping[int, Place]
+    cut: Cut
     upper: Cooccurrence
 
 
@@ -86,10 +70,8 @@ class CountsStore:
         parts = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
         head = {"words": list(words), "sizes": pack_numbers(np.diff(upper.indptr)), "chunks": len(parts)}
         packed = bytes(msgpack.packb(head, unicode_errors="surrogatepass"))
-        cut = {one.partition: one.meta.place for one in counts.cuts}
-        size = len(packed) + len(pairs)
-        about = _ABOUT.pack(StoredAbout(len(words), len(upper.columns), size, cut, counts.offsets))
-        fields = [*((f"{number}", part) for number, part in enumerate(parts)), ("head", packed), ("about", about)]
+        cut = _CUTS.pack(Cut(counts.offsets, dict(zip(counts.offsets, counts.places, strict=True))))
+        fields = [*((f"{number}", part) for number, part in enumerate(parts)), ("head", packed), ("cut", cut)]
         # The first field removes the counts of before, and the last one makes the new ones whole.
         gone: list[Command] = [("UNLINK", self._key)]
         for name, value in fields:
@@ -99,28 +81,23 @@ class CountsStore:
             gone = []
         return Applied()
 
-    def about(self) -> StoredAbout | None:
-        """Return the facts of the counts, None if there are none, or not all yet. Raises StateCorrupt."""
-        found = self._connection.call("HGET", self._key, "about")
-        return None if found is None else _ABOUT.unpack(found)
-
-    def words(self) -> Sequence[str]:
-        """Return the words of the counts, () if there are none. Raises StateCorrupt."""
-        packed = self._connection.call("HGET", self._key, "head")
-        return () if packed is None else tuple(_head(packed)["words"])
+    def cut(self) -> Cut | None:
+        """Return the moment that the counts are of, None if there are none, or not all yet. Raises StateCorrupt."""
+        found = self._connection.call("HGET", self._key, "cut")
+        return None if found is None else _CUTS.unpack(found)
 
     def read(self) -> StoredCounts | None:
         """Return the counts, None if there are none. Raises StateCorrupt."""
-        about = self._connection.call("HGET", self._key, "about")
+        cut = self._connection.call("HGET", self._key, "cut")
         packed = self._connection.call("HGET", self._key, "head")
-        if about is None or packed is None:
+        if cut is None or packed is None:
             return None
         head = _head(packed)
         sizes = unpack_numbers(head["sizes"], len(head["words"]))
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         parts = [self._connection.call("HGET", self._key, f"{number}") for number in range(head["chunks"])]
-        # The facts come last, so counts that were written meanwhile are not mixed in.
-        if self._connection.call("HGET", self._key, "about") != about or None in parts:
+        # The cut comes last, so counts that were written meanwhile are not mixed in.
+        if self._connection.call("HGET", self._key, "cut") != cut or None in parts:
             return None
         pairs, number = b"".join(parts), int(indptr[-1])
         # The first byte says how many bytes each column takes.
@@ -131,7 +108,7 @@ class CountsStore:
             raise _unreadable()
         nothing = np.zeros(len(sizes), np.int64)
         upper = Cooccurrence(len(sizes), indptr, columns, values, nothing, nothing, nothing, 0)
-        return StoredCounts(tuple(head["words"]), _ABOUT.unpack(about).cut, upper)
+        return StoredCounts(tuple(head["words"]), _CUTS.unpack(cut), upper)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -155,7 +132,7 @@ class SummedCounts(DocumentCounts):
         of the sums are gone.
         """
         stored = self.stored
-        since = [stored.cut[cut.partition] for cut in self.cuts]
+        since = [stored.cut.places[cut.partition] for cut in self.cuts]
         change = changed_documents(self.connection, self.table, since, self.cuts)
         place = {self.words[k]: at for at, k in enumerate(keep.tolist())}
         summed = np.array([place.get(word, -1) for word in stored.words], np.int64)

@@ -1,14 +1,14 @@
 """A partition's words: their ids, and documents to add as numbers of words.
 
     Vocabulary        the ids of words, and their statistics
-    AddedDocuments    what the records of a batch add, with their passages as Rows
+    AddedDocuments    what the records of a batch add
 
 Words have two numbers. An entry is the number of a word in a Lexicon, which knows all words that this process has met,
 so that compiled code reads the texts. An id is the number of a word in Redis.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, add_statistics
-from streamtopic.counts.arrays import Int32, Int64
+from streamtopic.counts.arrays import Int32, Int64, row_ends
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.document_records import StoredDocument, ascending_rows, encode_records
 from streamtopic.words.lexicon import Lexicon
@@ -26,10 +26,9 @@ __all__ = [
     "MAX_WORD_IDS",
     "NEARLY",
     "AddedDocuments",
-    "Rows",
     "Vocabulary",
     "WordPassage",
-    "number_rows",
+    "number_words",
     "word_bytes",
     "word_text",
 ]
@@ -153,88 +152,32 @@ def word_text(stored: bytes) -> str:
     return stored.decode("utf-8", "surrogatepass")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Passages as rows. The words of row r are entries[starts[r]:stops[r]], in any order, with counts at these places.
+def number_words(entries: Int32, numbers: Int32, next_number: int) -> tuple[Int32, Int32]:
+    """Return the id of each word, and the entries that got an id here.
 
-    lengths: (rows,) int64, tokens L.
-    starts, stops: (rows,) int64.
-    entries: (words,) int32, numbers in a lexicon.
-    counts: (words,) int32.
-    """
-
-    lengths: Int64
-    starts: Int64
-    stops: Int64
-    entries: Int32
-    counts: Int32
-
-    @classmethod
-    def of(cls, passages: Sequence[WordPassage], lexicon: Lexicon) -> "Rows":
-        """Lay out passages whose words are text. Words that are new to the lexicon come into it."""
-        texts = [words for _, words in passages]
-        lengths = np.array([length for length, _ in passages], np.int64)
-        sizes = np.array([len(words) for words in texts], np.int64)
-        stops = np.cumsum(sizes)
-        words = chain.from_iterable(texts)
-        counts = chain.from_iterable(words.values() for words in texts)
-        entries = lexicon.number(list(map(word_bytes, words)))
-        amounts = np.fromiter(counts, np.int32, int(sizes.sum()))
-        return cls(lengths, stops - sizes, stops, entries, amounts)
-
-    def and_then(self, more: "Rows") -> "Rows":
-        """Return these rows and then more of them."""
-        before = len(self.entries)
-        return Rows(
-            lengths=np.concatenate([self.lengths, more.lengths]),
-            starts=np.concatenate([self.starts, more.starts + before]),
-            stops=np.concatenate([self.stops, more.stops + before]),
-            entries=np.concatenate([self.entries, more.entries]),
-            counts=np.concatenate([self.counts, more.counts]),
-        )
-
-
-def number_rows(chosen: Int64, rows: Rows, numbers: Int32, next_number: int) -> tuple[Int64, Int32, Int32, Int32]:
-    """Return the chosen rows as (indptr, words, counts), words by ascending id, and the entries that got an id here.
-
-    chosen: (k,) the rows to return, in this order.
-    numbers: (entries,) id of each entry, -1 for none. An entry that is met first gets the next id.
+    entries: of the words in a lexicon.
+    numbers: (entries of the lexicon,) id of each, -1 for none. An entry that is met first gets the next id.
     next_number: the first id to give.
     """
-    indptr = np.zeros(len(chosen) + 1, np.int64)
-    np.cumsum(rows.stops[chosen] - rows.starts[chosen], out=indptr[1:])
-    ids = np.empty(indptr[-1], np.int32)
-    amounts = np.empty(len(ids), np.int32)
-    born = np.empty(len(ids), np.int32)
-    given = rows.starts[chosen], indptr, rows.entries, rows.counts
-    found = _number(*given, numbers, next_number, ids, amounts, born)
-    new = born[:found].copy()
+    ids = np.empty(len(entries), np.int32)
+    born = np.empty(len(entries), np.int32)
+    new = born[: _number(entries, numbers, next_number, ids, born)].copy()
     # The ids of new words hold from the commit on.
     numbers[new] = -1
-    return indptr, *ascending_rows(indptr, ids, amounts), new
+    return ids, new
 
 
 @kernel
-def _number(
-    firsts: Int64, indptr: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int, ids: Int32,
-    amounts: Int32, born: Int32,
-) -> int:  # fmt: skip
-    """Fill `ids`, `amounts`, and the begin of `born` with the entries that got an id. Return how many did.
-
-    firsts: (k,) where each row begins in `entries` and `counts`.
-    indptr: (k + 1,) where its ids and its counts go.
-    """
+def _number(entries: Int32, numbers: Int32, next_number: int, ids: Int32, born: Int32) -> int:
+    """Fill `ids`, and the begin of `born` with the entries that got an id. Return how many did."""
     found = 0
-    for k in range(len(firsts)):
-        at = indptr[k]
-        for j in range(indptr[k + 1] - at):
-            entry = entries[firsts[k] + j]
-            if numbers[entry] < 0:
-                numbers[entry] = next_number + found
-                born[found] = entry
-                found += 1
-            ids[at + j] = numbers[entry]
-            amounts[at + j] = counts[firsts[k] + j]
+    for k in range(len(entries)):
+        entry = entries[k]
+        if numbers[entry] < 0:
+            numbers[entry] = next_number + found
+            born[found] = entry
+            found += 1
+        ids[k] = numbers[entry]
     return found
 
 
@@ -252,8 +195,7 @@ class AddedDocuments:
 
     ids: of the documents.
     offsets: (k,) of the records that add them.
-    rows: passages, words as numbers of the writer's lexicon; those of document d are rows firsts[d] to stops[d] - 1.
-    firsts, stops: (k,).
+    batch: their passages. The words are numbers of the writer's lexicon, in any order in each passage.
     labels: of each document, task to class.
     subjects: of each document, the digests of its subjects, ascending.
 
@@ -262,9 +204,7 @@ class AddedDocuments:
 
     ids: Sequence[bytes]
     offsets: Int64
-    rows: Rows
-    firsts: Int64
-    stops: Int64
+    batch: DocumentBatch
     labels: Sequence[Mapping[str, str]]
     subjects: Sequence[tuple[bytes, ...]]
 
@@ -279,63 +219,54 @@ class AddedDocuments:
         subjects: Sequence[tuple[bytes, ...]] = (),
     ) -> "AddedDocuments":
         """Lay out documents whose words are text. passages: of each document. No labels or subjects: none has any."""
-        sizes = np.array([len(of_one) for of_one in passages], np.int64)
-        stops = np.cumsum(sizes)
-        rows = Rows.of(list(chain.from_iterable(passages)), lexicon)
+        rows = list(chain.from_iterable(passages))
+        held = [words for _, words in rows]
+        entries = lexicon.number(list(map(word_bytes, chain.from_iterable(held))))
+        counts = chain.from_iterable(words.values() for words in held)
+        numbers = np.arange(len(ids), dtype=np.int32)
+        sizes = np.array([len(words) for words in held], np.int64)
+        batch = DocumentBatch.whole(
+            indptr=row_ends(sizes),
+            words=entries,
+            counts=np.fromiter(counts, np.int32, len(entries)),
+            lengths=np.array([length for length, _ in rows], np.int64),
+            owners=np.repeat(numbers, [len(of_one) for of_one in passages]),
+            documents=len(ids),
+        )
         places = np.array(offsets, np.int64)
-        return cls(ids, places, rows, stops - sizes, stops, labels or [{}] * len(ids), subjects or [()] * len(ids))
+        return cls(ids, places, batch, labels or [{}] * len(ids), subjects or [()] * len(ids))
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, places: Sequence[int]) -> "AddedDocuments":
-        """Return some of the documents, which share the rows."""
+        """Return some of the documents. places: ascending."""
         if len(places) == len(self):
             return self
         chosen = np.array(places, np.int64)
         return AddedDocuments(
             ids=[self.ids[k] for k in places],
             offsets=self.offsets[chosen],
-            rows=self.rows,
-            firsts=self.firsts[chosen],
-            stops=self.stops[chosen],
+            batch=self.batch.take(chosen),
             labels=[self.labels[k] for k in places],
             subjects=[self.subjects[k] for k in places],
         )
 
-    def own_rows(self) -> tuple[Int64, Int64]:
-        """Return the rows of all documents, one document after the other, and the document of each."""
-        sizes = self.stops - self.firsts
-        ends = np.cumsum(sizes)
-        shifts = self.firsts - (ends - sizes)
-        owners = np.repeat(np.arange(len(self)), sizes)
-        return shifts[owners] + np.arange(len(owners)), owners
-
     def too_short(self) -> npt.NDArray[np.bool_]:
         """Return which documents have no pair of words, (k,): it needs two words of one passage."""
-        chosen, owners = self.own_rows()
         short = np.ones(len(self), np.bool_)
-        short[owners[self.rows.lengths[chosen] >= 2]] = False
+        short[self.batch.owners[self.batch.lengths >= 2]] = False
         return short
 
     def numbered(self, numbers: Int32, next_id: int) -> tuple[DocumentBatch, Int32]:
         """Return the documents with word ids, and the entries that get an id by this.
 
-        numbers: id of each entry of the lexicon, as in `number_rows`.
+        numbers: id of each entry of the lexicon, as in `number_words`.
         next_id: the first id to give.
         """
-        rows = self.rows
-        chosen, owners = self.own_rows()
-        indptr, words, counts, born = number_rows(chosen, rows, numbers, next_id)
-        batch = DocumentBatch.whole(
-            indptr=indptr,
-            words=words,
-            counts=counts,
-            lengths=rows.lengths[chosen],
-            owners=owners.astype(np.int32),
-            documents=len(self),
-        )
-        return batch, born
+        ids, born = number_words(self.batch.words, numbers, next_id)
+        words, counts = ascending_rows(self.batch.indptr, ids, self.batch.counts.copy())
+        return replace(self.batch, words=words, counts=counts), born
 
     def bodies(self, places: Sequence[int], numbers: Int32, next_id: int) -> dict[int, bytes]:
         """Return the passages of the documents at these places as `StoredDocument.body` has them.
@@ -349,8 +280,7 @@ class AddedDocuments:
 
     def sizes(self) -> Int64:
         """Return about how many bytes each document takes in the state, (k,)."""
-        chosen, owners = self.own_rows()
-        words = np.bincount(owners, (self.rows.stops - self.rows.starts)[chosen], len(self))
+        words = np.bincount(self.batch.owners, np.diff(self.batch.indptr), len(self))
         sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * words.astype(np.int64)
         if any(self.labels):
             for k, labels in enumerate(self.labels):

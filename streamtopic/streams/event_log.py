@@ -28,11 +28,12 @@ __all__ = [
     "EventLog",
     "Headers",
     "LogTopic",
+    "Membership",
     "Message",
     "Record",
     "TopicNames",
     "check_count",
-    "check_new_topic",
+    "check_name",
     "check_offset",
     "check_partition",
     "check_topic",
@@ -310,8 +311,8 @@ class EventLog(Protocol):
         ...
 
     def written_end(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record, after records of open transactions as well."""
-        ...
+        """Return the offset of the next record, after records of open transactions as well; files have none."""
+        return self.end(topic, partition)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first record from `offset` on, None without one.
@@ -324,6 +325,16 @@ class EventLog(Protocol):
         """Remove a topic with all its records. Nothing happens if there is no such topic."""
         ...
 
+    def join(self, topic: str, group: str, session_timeout_ms: int) -> "Membership":  # noqa: ARG002 - as below
+        """Return a place in a consumer group; files have no groups, so one process owns all partitions.
+
+        topic: whose partitions the members share.
+        group: name of the group.
+        session_timeout_ms: a member that is silent for so long loses its partitions; brokers allow 6 s to 30 minutes by
+            default.
+        """
+        return Membership(range(self.partitions(topic)))
+
     def members(self, group: str) -> list[str]:  # noqa: ARG002 - of a log that has groups
         """Return the host of each process in a consumer group; files have no groups."""
         return []
@@ -331,6 +342,35 @@ class EventLog(Protocol):
     def close(self) -> None:
         """Give back files and connections; the log must not be used afterwards."""
         ...
+
+
+class Membership:
+    """The place of a process in its group. This one is of a log without groups: it owns what it was given.
+
+    Ownership is a matter of efficiency, not of safety: a member that was stopped may believe for a while that it owns a
+    partition which another has taken over. The fencing token in Redis decides who may write.
+
+    lost: why this process has no contact with its group now; "" if it has, though it may own no partition.
+    """
+
+    lost = ""
+
+    def __init__(self, partitions: Iterable[int] = ()) -> None:
+        self._owned = frozenset(partitions)
+
+    def poll(self, seconds: float) -> frozenset[int]:  # noqa: ARG002 - there is nothing to wait for
+        """Take part in the group; return the partitions that this process owns now.
+
+        seconds: how long to wait for a change.
+
+        Call it every few seconds. Raises SettingsError if the cluster refuses the group to this user, and
+        ComponentUnreachable after many minutes without an answer.
+        """
+        return self._owned
+
+    def leave(self) -> None:
+        """Give the partitions up, so that others take ownership at once."""
+        self._owned = frozenset()
 
 
 class Closing:
@@ -374,12 +414,10 @@ def within(records: Iterable[Record], max_records: int, max_bytes: int) -> list[
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 
 
-def check_new_topic(topic: str, partitions: int) -> None:
-    """Raise UsageError for a topic that cannot be made."""
+def check_name(topic: str) -> None:
+    """Raise UsageError for a name that no topic can have."""
     if not TOPIC.match(topic):
         raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
-    if partitions < 1:
-        raise UsageError(f"topic {topic} needs at least one partition, not {partitions}")
 
 
 def check_count(topic: str, existing: int, wanted: int) -> None:
@@ -438,17 +476,15 @@ def murmur2(data: Sequence[int], start: int = 0, stop: int = -1) -> int:
 
 
 def partition_of(key: bytes | None, partitions: int, partitioner: str = MURMUR2) -> int:
-    """Return the partition of a key, below `partitions`; 0 for a record without a key. Raises UsageError."""
-    if partitions < 1:
-        raise UsageError("a topic without partitions takes no record: create it with `streamtopic init`")
+    """Return the partition of a key, below `partitions`; 0 for a record without a key.
+
+    partitioner: one of PARTITIONERS.
+    """
     if key is None:
         return 0
-    if partitioner == "crc32":
-        return crc32(key) % partitions
-    if partitioner != MURMUR2:
-        raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {', '.join(PARTITIONERS)}")
     # Without the sign bit, as Kafka's Java client does it: Java has no unsigned numbers.
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    number = murmur2(key) & 0x7FFFFFFF if partitioner == MURMUR2 else crc32(key)
+    return number % partitions
 
 
 def placed(topic: str, messages: Sequence[Message], partitions: int, partitioner: str) -> list[int]:

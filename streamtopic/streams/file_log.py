@@ -32,7 +32,7 @@ from streamtopic.streams.event_log import (
     Message,
     Record,
     check_count,
-    check_new_topic,
+    check_name,
     check_offset,
     check_partition,
     check_topic,
@@ -102,7 +102,7 @@ class FileLog(Closing, EventLog):
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; settings are stored, but only a call of `compact` does anything about them."""
-        check_new_topic(topic, partitions)
+        check_name(topic)
         if partitions > 1 << PARTITION_BITS:
             raise UsageError(f"topic {topic} can have {1 << PARTITION_BITS} partitions in a file, not {partitions}")
         with self._guard():
@@ -197,15 +197,11 @@ class FileLog(Closing, EventLog):
         check_partition(topic, partition, known.partitions)
         return self._end(known.first(partition))
 
-    def written_end(self, topic: str, partition: int) -> int:
-        """See EventLog.written_end; files have no transactions."""
-        return self.end(topic, partition)
-
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
         if offset >= self.end(topic, partition):
             return None
-        found = self.read(topic, partition, max(offset, 0), 1)
+        found = self.read(topic, partition, offset, 1)
         return found[0].timestamp_ms if found else None
 
     def compact(self, *topics: str, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
@@ -255,7 +251,6 @@ class FileLog(Closing, EventLog):
 
     def remove(self, topic: str) -> None:
         """See EventLog.remove."""
-        check_new_topic(topic, 1)
         known = self._topic(topic)
         if known is not None:
             with self._written() as database:
@@ -352,16 +347,10 @@ class FileLog(Closing, EventLog):
     @contextmanager
     def _written(self) -> Iterator[sqlite3.Connection]:
         """Write what the block writes as a whole, or not at all; no other process writes meanwhile."""
-        with self._guard():
-            database = self._opened()
+        # At the end a connection of SQLite commits, or rolls back after an error.
+        with self._guard(), self._opened() as database:
             database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            finally:
-                # Some errors, such as that of a full disk, have ended the transaction already.
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
+            yield database
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

@@ -46,9 +46,6 @@ TRANSIENT = (
 logger = logging.getLogger("streamtopic.streams")
 
 
-_TOO_FEW = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
-
-
 def mapped(error: Exception, options: KafkaOptions, right: str = "") -> StreamtopicError:
     """Return this package's error for one of kafka-python's, with the remedy.
 
@@ -72,10 +69,6 @@ def mapped(error: Exception, options: KafkaOptions, right: str = "") -> Streamto
             return StateMismatch(
                 f"Kafka at {servers} no longer holds the next record ({text}): its log was shortened; run `streamtopic "
                 "rebuild`"
-            )
-        case _ if isinstance(error, _TOO_FEW):
-            return ComponentUnreachable(
-                f"Kafka at {servers} has too few replicas in sync to confirm records ({text}): bring its brokers back"
             )
         case _:
             return ComponentUnreachable(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka import KafkaAdminClient, TopicPartition, errors
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 
 from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
 from streamtopic.streams.event_log import (
@@ -22,13 +22,14 @@ from streamtopic.streams.event_log import (
     Message,
     Record,
     check_count,
-    check_new_topic,
+    check_name,
     check_partition,
     check_topic,
     placed,
 )
 from streamtopic.streams.kafka_clients import SharedClient, Writer, connect, retried
 from streamtopic.streams.kafka_compat import records_in
+from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.kafka_reader import TopicReader, consumer_of
 
@@ -73,13 +74,12 @@ class KafkaLog(Closing, EventLog):
         self._counts: dict[str, tuple[int, float]] = {}
         self._admin = SharedClient(lambda: connect(KafkaAdminClient, options))
         self._writer = Writer(options)
-        # Not the readers, since an answer would wait for requests that the broker holds.
-        self._finished = SharedClient(lambda: consumer_of(options))
+        # Readers see no record of an open transaction.
         self._written = SharedClient(lambda: consumer_of(options, isolation_level="read_uncommitted"))
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; the brokers' default decides on replicas."""
-        check_new_topic(topic, partitions)
+        check_name(topic)
         existing = self.describe(topic).partitions
         if not existing:
             # -1 asks for the default.
@@ -140,8 +140,6 @@ class KafkaLog(Closing, EventLog):
     def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
         partitions = placed(topic, messages, self._count(topic), partitioner)
-        if any(message.key is None and message.value is None for message in messages):
-            raise UsageError(f"a record for {topic} has neither a key nor a value: give it one")
         if not messages:
             return []
         try:
@@ -166,33 +164,31 @@ class KafkaLog(Closing, EventLog):
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
         """See EventLog.wait."""
-        count = self._count(topic)
-        for partition in positions:
-            check_partition(topic, partition, count)
         self._reader(topic).wait(positions, seconds)
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
-        return self._ask(self._finished, topic, partition, _begin)
+        return self._offset(topic, partition, OffsetSpec.EARLIEST)
 
     def end(self, topic: str, partition: int) -> int:
         """See EventLog.end; records of a transaction count once it has ended."""
-        return self._ask(self._finished, topic, partition, _end)
+        return self._offset(topic, partition, OffsetSpec.LATEST)
 
     def written_end(self, topic: str, partition: int) -> int:
         """See EventLog.written_end."""
-        return self._ask(self._written, topic, partition, _end)
+        return self._offset(topic, partition, OffsetSpec.LATEST, "read_uncommitted")
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
+        place = self._place(topic, partition)
 
-        def look(consumer: Any, place: TopicPartition) -> int | None:  # noqa: ANN401 - as above
+        def look(consumer: Any) -> int | None:  # noqa: ANN401 - as above
             consumer.assign([place])
             consumer.seek(place, offset)
             found = records_in(consumer.poll(timeout_ms=_LOOK_MS).get(place, []), offset)
             return found[0].timestamp_ms if found else None
 
-        return self._ask(self._written, topic, partition, look)
+        return retried(lambda: self._written.ask(look), self.options, f"Read of topic {topic}")
 
     def remove(self, topic: str) -> None:
         """See EventLog.remove; it needs the right Delete on the topic."""
@@ -203,6 +199,10 @@ class KafkaLog(Closing, EventLog):
 
         self._administer(delete, f"Delete of topic {topic}")
         self._counts.pop(topic, None)
+
+    def join(self, topic: str, group: str, session_timeout_ms: int) -> KafkaMembership:
+        """See EventLog.join."""
+        return KafkaMembership(self.options, topic, group, session_timeout_ms)
 
     def members(self, group: str) -> list[str]:
         """See EventLog.members; it needs the right Describe on the group."""
@@ -223,8 +223,8 @@ class KafkaLog(Closing, EventLog):
                 reader.close()
             self._readers.clear()
             self._writer.close()
-            for client in (self._admin, self._finished, self._written):
-                client.close()
+            self._admin.close()
+            self._written.close()
 
     def _described(self, topic: str, *, made: bool = False) -> LogTopic:
         """Return what is known of a topic, and remember how many partitions it has.
@@ -261,14 +261,18 @@ class KafkaLog(Closing, EventLog):
 
         return retried(lambda: self._admin.ask(ask), self.options, right)
 
-    def _ask(
-        self, consumers: SharedClient, topic: str, partition: int, question: Callable[[Any, TopicPartition], T]
-    ) -> T:
-        """Ask a consumer about a partition."""
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec, isolation: str = "read_committed") -> int:
+        """Return the first or the last offset of a partition."""
+        place = self._place(topic, partition)
+        found = self._administer(
+            lambda admin: admin.list_partition_offsets({place: spec}, isolation, timeout_ms=_ASK_MS),
+            f"Read of topic {topic}",
+        )
+        return int(found[place].offset)
+
+    def _place(self, topic: str, partition: int) -> TopicPartition:
         check_partition(topic, partition, self._count(topic))
-        place = TopicPartition(topic, partition)
-        right = f"Read of topic {topic}"
-        return retried(lambda: consumers.ask(lambda consumer: question(consumer, place)), self.options, right)
+        return TopicPartition(topic, partition)
 
     def _explained(self, topic: str, fault: ComponentUnreachable) -> ComponentUnreachable:
         """Return the error of an append that was not confirmed; it names the replicas if some are not in sync."""
@@ -298,13 +302,3 @@ class KafkaLog(Closing, EventLog):
             if wanted not in self._readers:
                 self._readers[wanted] = TopicReader(self.options, self, topic, clock=self._clock)
             return self._readers[wanted]
-
-
-def _begin(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped
-    """Return the first offset of a partition."""
-    return int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place])
-
-
-def _end(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped
-    """Return the end of a partition as a consumer sees it."""
-    return int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place])

@@ -11,6 +11,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, erro
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from streamtopic.errors import SettingsError, StreamtopicError
+from streamtopic.streams.event_log import Membership
 from streamtopic.streams.kafka_clients import TRANSIENT, connect, mapped
 from streamtopic.streams.kafka_compat import give_up
 from streamtopic.streams.kafka_options import KafkaOptions
@@ -35,7 +36,7 @@ _METADATA_MS = 30_000
 logger = logging.getLogger("streamtopic.streams")
 
 
-class KafkaMembership:
+class KafkaMembership(Membership):
     """A consumer that takes part in a group and reads nothing: all its partitions are paused. See Membership.
 
     Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it.
@@ -58,15 +59,16 @@ class KafkaMembership:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__()
         self._options, self._topic, self._group = options, topic, group
         self._session_ms = session_timeout_ms
         self._clock = clock
         self._changed = threading.Condition()
         self._left = threading.Event()
         self._thread: threading.Thread | None = None
-        self._owned = self._seen = frozenset[int]()
+        self._seen = self._owned
         self._fault: StreamtopicError | None = None
-        self._lost = f"it has not joined the consumer group {group} yet"
+        self.lost = f"it has not joined the consumer group {group} yet"
         self._asked = clock()
         self._follow_up = _FollowUp(clock)
 
@@ -85,11 +87,6 @@ class KafkaMembership:
                 raise fault
             self._seen = self._owned
             return self._owned
-
-    @property
-    def lost(self) -> str:
-        """See Membership.lost."""
-        return self._lost
 
     def leave(self) -> None:
         """See Membership.leave; takes about two seconds at most."""
@@ -110,9 +107,9 @@ class KafkaMembership:
                 with _closing(self._join()) as consumer:
                     failing_since = None
                     self._take_part(consumer)
-            except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
+            except (StreamtopicError, errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options, f"Read of group {self._group}")
-                self._lost = str(fault)
+                self.lost = str(fault)
                 if failing_since is None:
                     extra = {"event": "group_left"}
                     logger.warning("left the consumer group %s: %s", self._group, fault, extra=extra)
@@ -120,18 +117,13 @@ class KafkaMembership:
                 refused = isinstance(fault, SettingsError)
                 passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused
                 if not passing or self._clock() - failing_since > _PATIENCE_SECONDS:
-                    self._fail(fault)
+                    with self._changed:
+                        self._fault, self._owned = fault, frozenset()
+                        self._changed.notify_all()
                     return
             # A member that is out of the group owns nothing: others may have its partitions by now.
             self._own(frozenset())
             self._left.wait(_PAUSE_SECONDS)
-
-    def _fail(self, fault: StreamtopicError) -> None:
-        """Let the next `poll` raise an error."""
-        with self._changed:
-            self._fault = fault
-            self._owned = frozenset()
-            self._changed.notify_all()
 
     @property
     def _wanted(self) -> bool:
@@ -144,7 +136,7 @@ class KafkaMembership:
             timeout_ms = 4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS
             consumer.poll(timeout_ms=timeout_ms, max_records=1)
             self._take(consumer)
-            self._lost = "" if _in_contact(consumer) else f"no broker answers for the consumer group {self._group}"
+            self.lost = "" if _in_contact(consumer) else f"no broker answers for the consumer group {self._group}"
 
     def _take(self, consumer: Any) -> None:  # noqa: ANN401 - as above
         """Own what the group assigns, and pause it: records are read by another consumer, from the offset in Redis."""

@@ -50,7 +50,7 @@ def consumer_of(options: KafkaOptions, answered: Callable[[], None] = lambda: No
 class _Buffer:
     """The records of one partition that were fetched.
 
-    start, position: `records` are all records of the log from `start` up to `position`.
+    start, position: `records` are all records of the log from `start`, where the next read begins, up to `position`.
     end: of the partition as far as it is known, -1 before it was asked for.
     used: time of the last read, seconds.
     """
@@ -71,15 +71,10 @@ class _Buffer:
     def take(self, max_records: int, max_bytes: int) -> list[Record]:
         """Remove and return the first records within both limits, at least one."""
         taken = within(self.records, max_records, max_bytes)
-        if taken:
-            self.skip_to(taken[-1].next_offset)
-        return taken
-
-    def skip_to(self, offset: int) -> None:
-        """Drop the records before `offset`."""
-        while self.records and self.records[0].offset < offset:
+        for record in taken:
             self.records.popleft()
-        self.start = offset
+            self.start = record.next_offset
+        return taken
 
 
 class TopicReader:
@@ -139,10 +134,9 @@ class TopicReader:
         for left in [one for one, buffer in self._buffers.items() if now - buffer.used > _IDLE_SECONDS]:
             del self._buffers[left]
         buffer = self._buffers.get(partition)
-        if buffer is None or not buffer.start <= offset <= buffer.position:
+        if buffer is None or buffer.start != offset:
             buffer = self._buffers[partition] = _Buffer(offset)
         buffer.used = now
-        buffer.skip_to(offset)
         return buffer
 
     def _fetch(self, partition: int, buffer: _Buffer) -> None:

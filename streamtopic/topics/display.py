@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from streamtopic.counts import SymmetricCounts, WordSets
+from streamtopic.counts import DocumentBatch, SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows, places
 from streamtopic.topics.fit import RetainedCounts, TopicFit
 from streamtopic.topics.products import dense_rows, times_within
@@ -295,21 +295,21 @@ def _logarithm(x: Float) -> Float:
     return np.asarray(exponent * _LOG_2 + of_fraction)
 
 
-def npmi(top: Positions, documents: WordSets) -> float:
+def npmi(top: Positions, documents: DocumentBatch) -> float:
     """Return the mean normalised pointwise mutual information over all pairs of top words of a topic, -1 to 1.
 
     A pair that never meets has -1, a pair that is in every document +1. Without a pair the mean is 0.
 
     top: (r, k) word positions.
-    documents: the words that each document of a sample holds.
+    documents: a sample.
     """
     wanted = np.unique(top)
     last = int(documents.words.max(initial=-1))
     most = max(last, int(wanted.max(initial=-1)))
     columns = places(most + 1, wanted)[documents.words]
     held = columns >= 0
-    total = len(documents)
-    rows = entry_rows(documents.indptr)[held]
+    total = documents.documents
+    rows = documents.owners[entry_rows(documents.indptr)][held]
     coordinates = (rows, columns[held])
     ones = np.ones(len(rows), np.int64)
     presence = sparse.csr_array((ones, coordinates), shape=(total, len(wanted)))

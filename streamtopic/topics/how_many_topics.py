@@ -24,8 +24,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from streamtopic.counts import Counts, CountSource, CountsWithout, DocumentBatch, WordSets, count
-from streamtopic.counts.arrays import Positions, row_ends
+from streamtopic.counts import Counts, CountSource, DocumentBatch, count
+from streamtopic.counts.arrays import Positions
 from streamtopic.counts.matrices import as_documents
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.display import WordEvidence, diversity, named, npmi, top_words
@@ -248,7 +248,7 @@ class _Search:
             for _ in range(plan.trials):
                 drawn = generator.permutation(here)[:size]
                 self.gone.append(np.sort(drawn))
-        self.held = _held(documents.span(0, min(here, _SAMPLE)))
+        self.sample = documents.take(np.arange(min(here, _SAMPLE)))
 
     def candidates(self, wanted: Sequence[LearnerOptions]) -> list[Candidate]:
         """Return the candidate of each. They differ in the number of topics only, so their vocabulary is the same."""
@@ -261,7 +261,7 @@ class _Search:
         for gone in self.gone:
             lost = self.documents.take(gone)
             part = count(lost, len(self.source.words), self.options.weighting)
-            left = CountsWithout(narrow, part.restrict(narrow_words))
+            left = Counts(narrow.words, narrow.cooccurrence - part.restrict(narrow_words))
             trials.append(self._learned(left, wanted))
         found = []
         for k, options in enumerate(wanted):
@@ -310,7 +310,7 @@ class _Search:
             kept = float(np.mean(shares))
             same = [trial.anchors == whole.anchors for trial in trials]
             steady = float(np.mean(same))
-        coherence = npmi(top, self.held)
+        coherence = npmi(top, self.sample)
         least_share = float(fit.topic_masses.min())
         return Candidate(
             options.n_topics,
@@ -362,14 +362,6 @@ def _positions(source: CountSource, words: Sequence[str]) -> Positions:
     """Return where some words of a source are."""
     place = {word: k for k, word in enumerate(source.words)}
     return np.array(_at(place, words), np.intp)
-
-
-def _held(documents: DocumentBatch) -> WordSets:
-    """Return the words that each document holds."""
-    each = np.diff(documents.indptr)
-    sizes = np.bincount(documents.owners, each, documents.documents)
-    indptr = row_ends(sizes.astype(np.int64))
-    return WordSets(indptr, documents.words.astype(np.int64))
 
 
 def _kept(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> float:

@@ -272,12 +272,12 @@ def working_counts(
     if not mass.all():
         # A word that never meets another kept word has no row. Leaving it out changes no other row.
         left = np.flatnonzero(mass)
-        q.drop_empty(left)
         keep = keep[left]
         may_anchor = may_anchor[left]
         mass = mass[left]
         if not len(keep):
             raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
+        q = source.symmetric(keep)
     words = tuple(source.words[k] for k in keep)
     return q, mass, words, source.frequency[keep], may_anchor
 

@@ -161,11 +161,11 @@ class Lexicon:
         # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
         return lengths, stops, entries[:used].copy(), counts[:used].copy()
 
-    def word(self, entry: int) -> bytes:
-        """Return the word of an entry."""
-        start = self._starts[entry]
-        stop = self._starts[entry + 1]
-        return self._text[start:stop].tobytes()
+    def words_of(self, entries: Int32) -> list[bytes]:
+        """Return the words of some entries, in their order."""
+        text = self._text.data
+        spans = zip(self._starts[entries].tolist(), self._starts[entries + 1].tolist(), strict=True)
+        return [text[start:stop].tobytes() for start, stop in spans]
 
     def words(self, first: int = 0) -> list[bytes]:
         """Return the words of all entries from `first` on."""

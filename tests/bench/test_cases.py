@@ -15,7 +15,7 @@ from streamtopic.topics.update import Updated
 
 SMALL = {
     updates: {"SIZES": (400, 1_200), "FORGOTTEN": 2, "WORDS": 200, "TOPICS": 4, "TOKENS": 40},
-    ingest_million: {"STEPS": 2},
+    ingest_million: {"STEPS": 2, "TOPICS": 2},
     paper: {"DOCUMENTS": (300, 900), "DELETION_DOCUMENTS": (4_000, 8_000), "DRAWS": 1, "DELETION_DRAWS": 2},
 }  # fmt: skip
 GIVEN = {"documents": None, "topics": 3, "seed": 1}

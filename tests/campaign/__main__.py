@@ -8,27 +8,39 @@ import shutil
 import statistics
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 # Python puts this folder on the path, and not the one in which this package is.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from campaign.cluster import Cluster
-from campaign.rounds import Options, run
+from campaign.rounds import run
 
 
 def main():
     """Run a campaign of rounds of eight faults and 240 events, and print its figures."""
     args = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
-    with Cluster(folder / "cluster", sharded=args.cluster) as target:
-        report = run(target, Options(args.seed, args.faults), _say)
+    with ExitStack() as stack:
+        target = Cluster(folder / "cluster", stack, sharded=args.cluster)
+        report = run(target, args.seed, args.faults, say=_say)
     if report.findings:
         print(*report.findings, sep="\n")
         print(f"{len(report.findings)} findings with seed {args.seed}: logs and data are in {folder}")
         return 1
     shutil.rmtree(folder)
-    for name, figure in _figures(report).items():
+    rest = report.rest[1:] or report.rest  # the first round is the way to a first model, without faults
+    figures = {
+        **dict(sorted(report.faults.items())),
+        "all faults": report.faults.total(),
+        "events": report.events,
+        "recoveries": len(report.rest) - 1,
+        "seconds to rest, median": statistics.median(rest),
+        "seconds to rest, longest": max(rest),
+        **report.figures,
+    }
+    for name, figure in figures.items():
         print(f"{name:28} {figure:>10,.4g}")
     return 0
 
@@ -45,25 +57,6 @@ def _say(line):
     """Faults are told to a terminal only, rounds to a file as well: a campaign of hours must show how far it is."""
     if sys.stderr.isatty() or not line.startswith(" "):
         print(line, file=sys.stderr, flush=True)
-
-
-def _figures(report):
-    rest = report.rest[1:] or report.rest  # the first round is the way to a first model, without faults
-    return {
-        "findings": len(report.findings),
-        **dict(sorted(report.faults.items())),
-        "all faults": report.faults.total(),
-        "replies lost": report.lost_replies,
-        "recoveries": report.rounds - 1,
-        "seconds to rest, median": statistics.median(rest),
-        "seconds to rest, longest": max(rest),
-        "receipts of requests": report.requests,
-        "events": report.events,
-        "versions": report.versions,
-        "receipts": report.deletions,
-        "ledger's records too late": report.strays,
-        "seconds, whole campaign": report.seconds,
-    }
 
 
 if __name__ == "__main__":

@@ -1,26 +1,23 @@
 """One whole service on this machine: a broker, Redis behind a proxy, and the processes as an operator runs them."""
 
 import os
-import shutil
+import subprocess
 import sys
-from contextlib import ExitStack
 
-from campaign.processes import Guard, Worker
+from campaign.processes import Worker
 from campaign.proxy import Proxy
-from campaign.server import RedisServer
-from campaign.sharded import ShardedRedis
+from campaign.server import RedisServer, ShardedRedis
 from servers.kafka_broker import KafkaBroker
-from streamtopic.signed import PublicKey, new_secret, new_signing_key
-from streamtopic.streams import TopicNames, open_log
+from servers.ports import quiet_port
+from streamtopic.signed import PublicKey
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.streams import TopicNames
 
 MODEL = "faults"
-_PROGRAM = (sys.executable, "-P", "-m", "streamtopic")
 PARTITIONS = 4
 # Short, so that a process that was stopped is replaced within a round; 6 s is the least that Kafka's brokers allow.
 SESSION = 6.0
 LEASE = 3.0
-# Copies of Redis that a fault may set it back to.
-_COPIES = 4
 
 _SETTINGS = """
 model = "{model}"
@@ -44,49 +41,28 @@ keep_versions = 1000
 
 
 class Cluster:
-    """The target of a campaign, as a context manager that leaves nothing running.
+    """The target of a campaign.
 
     folder: for data, keys and output.
+    stack: an ExitStack, whose end leaves nothing running.
     sharded: whether Redis is a cluster of three masters and three replicas; one server else.
+
+    ingests, schedulers: the processes that must run unless a fault prevents it.
+    guests: ingests that join and leave in a rebalance storm.
     """
 
-    def __init__(self, folder, *, sharded=False):
+    def __init__(self, folder, stack, *, sharded=False):
+        folder.mkdir(parents=True, exist_ok=True)
         self.sharded = sharded
         self.folder = folder
         self.names = TopicNames(MODEL)
-        self.config = folder / "streamtopic.toml"
-        self.copies = []
-        self._stack = ExitStack()
-        self._copied = 0
-
-    def __enter__(self):
-        try:
-            return self._start()
-        except BaseException:
-            # Python does not call __exit__ where __enter__ has raised.
-            self._stack.close()
-            raise
-
-    def __exit__(self, kind, error, at):
-        self._stack.close()
-
-    def _start(self):
-        self.folder.mkdir(parents=True, exist_ok=True)
-        guard = self._stack.enter_context(Guard())
-        self.kafka = self._stack.enter_context(KafkaBroker(self.folder / "kafka"))
-        self.proxy = self._stack.enter_context(Proxy())
-        self._configure(self._start_redis())
-        self._create_topics()
-        # The environment of the person who runs the campaign must not change the settings of the service.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
-        # Several programs share this machine: none may take all of its cores for a product of small matrices.
-        environment |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self.ingests = [self._worker("ingest", number, guard, environment) for number in range(2)]
-        self.schedulers = [self._worker("schedule", number, guard, environment) for number in range(2)]
-        self.guests = [self._worker("ingest", number, guard, environment) for number in range(2, 5)]
-        for worker in self.workers:
-            self._stack.callback(worker.kill)
-        return self
+        self.kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
+        self.proxy = stack.enter_context(Proxy())
+        self.redis = self._redis(stack)
+        self._settle_instance()
+        self.ingests = [self._worker(stack, "ingest", number) for number in range(2)]
+        self.schedulers = [self._worker(stack, "schedule", number) for number in range(2)]
+        self.guests = [self._worker(stack, "ingest", number) for number in range(2, 5)]
 
     @property
     def staff(self):
@@ -94,70 +70,54 @@ class Cluster:
         return [*self.ingests, *self.schedulers]
 
     @property
-    def workers(self):
-        """The staff, and the ingests that join and leave in a rebalance storm."""
-        return [*self.staff, *self.guests]
-
-    @property
     def public_key(self):
         """The key that verifies the ledger."""
         return PublicKey.load(self.folder / "keys" / "signing.pub")
 
-    def copy(self):
-        """Keep a copy of Redis's data, to which a fault may set it back. The oldest of several is dropped."""
-        self._copied += 1
-        to = self.folder / "copies" / str(self._copied)
-        self.redis.copy(to)
-        self.copies.append(to)
-        if len(self.copies) > _COPIES:
-            shutil.rmtree(self.copies.pop(0))
-
     def deaths(self):
         """Return which processes ended by themselves, each with its last output; each end is told once."""
         found = []
-        for worker in self.workers:
+        for worker in (*self.staff, *self.guests):
             worker.check()
             found += [f"{worker.name} ended with status {status}:\n{worker.tail(8)}" for status in worker.deaths]
             worker.deaths.clear()
         return found
 
-    def _worker(self, part, number, guard, environment):
-        name = f"{part}-{number}"
-        command = [*_PROGRAM, part, "--config", str(self.config)]
-        return Worker(name, command, self.folder / f"{name}.log", guard, environment)
+    def _redis(self, stack):
+        keys = ModelKeys(MODEL)
+        watched = [keys.named("base"), *(keys.partition(number).meta for number in range(PARTITIONS))]
+        made = (ShardedRedis if self.sharded else RedisServer)(
+            self.folder / "redis", lambda port: self.proxy.open(quiet_port(), port), watched
+        )
+        stack.callback(made.stop)
+        return made
 
-    def _start_redis(self):
-        """Start one server or a cluster, and return its address, which leads through the proxy."""
-        folder = self.folder / "redis"
-        if self.sharded:
-            self.redis = ShardedRedis(folder, self.proxy, MODEL, PARTITIONS)
-        else:
-            self.redis = RedisServer(folder, self.proxy)
-        self._stack.callback(self.redis.stop)
-        self.redis.settle()
-        return self.redis.address
-
-    def _configure(self, redis_url):
-        keys = self.folder / "keys"
-        keys.mkdir()
-        new_signing_key(keys / "signing.key", keys / "signing.pub", MODEL)
-        new_secret(keys / "noise.key")
-        new_secret(keys / "receipt.key")
+    def _settle_instance(self):
+        """Write the settings, and make keys and topics as an operator does."""
         text = _SETTINGS.format(
             model=MODEL,
             partitions=PARTITIONS,
             kafka=self.kafka.servers,
-            redis=redis_url,
-            keys=keys,
+            redis=self.redis.address,
+            keys=self.folder / "keys",
             session=SESSION,
             lease=LEASE,
         )
-        self.config.write_text(text, "utf-8")
+        (self.folder / "streamtopic.toml").write_text(text, "utf-8")
+        for command in (["keys", "new", "--to", str(self.folder / "keys")], ["init"]):
+            subprocess.run(self._command(*command), check=True, stdout=subprocess.DEVNULL)
 
-    def _create_topics(self):
-        log, _ = open_log(self.kafka.servers)
-        try:
-            for topic, settings in self.names.settings().items():
-                log.create(topic, PARTITIONS if topic == self.names.documents else 1, settings)
-        finally:
-            log.close()
+    def _command(self, *words):
+        """Return a command of the program in an environment of its own."""
+        # The environment of the person who runs the campaign must not change the settings of the service.
+        unset = [f"--unset={name}" for name in os.environ if name.startswith("STREAMTOPIC_")]
+        # Several programs share this machine: none may take all of its cores for a product of small matrices.
+        alone = ["PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"]
+        program = [sys.executable, "-P", "-m", "streamtopic"]
+        return ["env", *unset, *alone, *program, *words, "--config", str(self.folder / "streamtopic.toml")]
+
+    def _worker(self, stack, part, number):
+        name = f"{part}-{number}"
+        worker = Worker(name, self._command(part), self.folder / f"{name}.log")
+        stack.callback(worker.kill)
+        return worker

@@ -1,4 +1,4 @@
-"""Reads the ledger a second time, by the rules of docs/messages.md and RFC 6962, and with no code of the service."""
+"""Reads ledger and releases a second time, by docs/messages.md and RFC 6962, with no code of the service."""
 
 import base64
 import hashlib
@@ -8,37 +8,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
-class Roots:
-    """The root of a tree at each size that it ever had."""
-
-    def __init__(self):
-        self.known = [hashlib.sha256(b"").digest()]
-        # The largest complete subtrees from left to right, with their heights.
-        self._peaks = []
-
-    def append(self, entry):
-        """Add an entry."""
-        height, one = 0, hashlib.sha256(b"\0" + entry).digest()
-        while self._peaks and self._peaks[-1][0] == height:
-            one = _node(self._peaks.pop()[1], one)
-            height += 1
-        self._peaks.append((height, one))
-        root = self._peaks[-1][1]
-        for _, left in reversed(self._peaks[:-1]):
-            root = _node(left, root)
-        self.known.append(root)
-
-    def after(self, entries):
-        """Return the root with further entries, which are not kept."""
-        grown = Roots()
-        grown.known, grown._peaks = self.known[-1:], list(self._peaks)
-        for entry in entries:
-            grown.append(entry.encode())
-        return grown.known[-1]
-
-
-def _node(left, right):
-    return hashlib.sha256(b"\1" + left + right).digest()
+def root_of(leaves):
+    """Return the root over the hashes of entries."""
+    if len(leaves) <= 1:
+        return leaves[0] if leaves else hashlib.sha256(b"").digest()
+    left = 1 << (len(leaves) - 1).bit_length() - 1
+    return hashlib.sha256(b"\1" + root_of(leaves[:left]) + root_of(leaves[left:])).digest()
 
 
 class LedgerBook:
@@ -54,14 +29,17 @@ class LedgerBook:
         self._key = Ed25519PublicKey.from_public_bytes(base64.b64decode(encoded)[1:])
         self.lines = []
         self.strays = 0
-        self._roots = Roots()
+        self._leaves = []
+        # Number of entries to the root that the tree had with them, for those that somebody asked for.
+        self._roots = {}
         self._pending = None
         self._signed = set()
 
-    @property
-    def root(self):
-        """The root of the tree."""
-        return self._roots.known[-1]
+    def root(self, size):
+        """Return the root with the first `size` entries, None if there are fewer."""
+        if size not in self._roots and size <= len(self.lines):
+            self._roots[size] = root_of(self._leaves[:size])
+        return self._roots.get(size)
 
     def take(self, value):
         """Take in the next record; return the entries that it adds."""
@@ -76,11 +54,10 @@ class LedgerBook:
 
     def contradictions(self):
         """Return the checkpoints that were signed and are not of this tree, whether they count or not."""
-        known = self._roots.known
         return [
             f"a checkpoint was signed for {size} entries that is not that of the ledger"
             for size, root in sorted(self._signed)
-            if size >= len(known) or known[size] != root
+            if self.root(size) != root
         ]
 
     def _opened(self, note):
@@ -95,25 +72,42 @@ class LedgerBook:
         raise ValueError("the key has not signed this")
 
     def _draft(self, said, lines):
-        title, *rest = said
-        root = self._roots.after(lines)
+        leaves = [hashlib.sha256(b"\0" + line.encode()).digest() for line in lines]
+        root = root_of(self._leaves + leaves)
         after = [self._name, str(len(self.lines) + len(lines)), base64.b64encode(root).decode()]
-        if title != "streamtopic draft" or rest != [str(len(self.lines)), *after] or self._pending is not None:
+        if said != ["streamtopic draft", str(len(self.lines)), *after] or self._pending is not None:
             raise ValueError("this is not the next page")
-        self._pending = root, lines
+        self._pending = after, lines, leaves
         return []
 
     def _checkpoint(self, said):
-        origin, size, encoded = said
-        root = base64.b64decode(encoded)
-        self._signed.add((int(size), root))
-        if self._pending is None or origin != self._name or root != self._pending[0]:
+        _, size, encoded = said
+        self._signed.add((int(size), base64.b64decode(encoded)))
+        if self._pending is None or said != self._pending[0]:
             raise ValueError("this is not the checkpoint of the next page")
-        _, lines = self._pending
-        if int(size) != len(self.lines) + len(lines):
-            raise ValueError("this is not the checkpoint of the next page")
+        _, lines, leaves = self._pending
         self._pending = None
-        for line in lines:
-            self._roots.append(line.encode())
         self.lines += lines
+        self._leaves += leaves
         return lines
+
+
+class ReleasesBook:
+    """Follows the topic of releases. sent: number of a version to the SHA-256 of all bytes that were sent whole."""
+
+    def __init__(self):
+        self.sent = {}
+        self._pieces = {}
+
+    def take(self, key, value, headers):
+        """Take in the next record. A proof, a tombstone and any other record that is no piece are passed over."""
+        version, _, piece = key.decode().partition("/")
+        if value is None or not piece.isdecimal():
+            return
+        named = dict(headers)
+        pieces = self._pieces.setdefault((version, named["sha256"]), {})
+        pieces[int(piece)] = value
+        if len(pieces) == int(named["chunks"]):
+            whole = self._pieces.pop((version, named["sha256"]))
+            data = b"".join(whole[number] for number in range(len(whole)))
+            self.sent.setdefault(int(version), set()).add(hashlib.sha256(data).hexdigest())

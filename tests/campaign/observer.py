@@ -4,9 +4,9 @@ import re
 
 from campaign import checks
 from campaign.oracle import Oracle
-from campaign.tail import TopicTail
+from campaign.people_checks import check_people, open_demands
+from campaign.tail import Tail
 from campaign.witness import Subscriber, Witness
-from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
 from streamtopic.state import Connection, ModelState, Reader
 from streamtopic.state.deletion_requests import DeletionRequests
@@ -16,22 +16,6 @@ _DOCUMENTS = re.compile(rb"\{st:[^:]+:(\d+)\}:docs:")
 _PERSON = b"person-"
 
 
-def stored_documents(client, model, partitions):
-    """Return the ids of the documents whose records Redis keeps, by partition."""
-    found = {partition: set() for partition in range(partitions)}
-    for key in client.scan_iter(match=f"{{st:{model}:*}}:docs:*", count=1000):
-        if place := _DOCUMENTS.match(key):
-            ids = client.hkeys(key)
-            found[int(place[1])].update(ids)
-    return found
-
-
-def naming_keys(clients, model):
-    """Return the keys of a model whose values hold the name of a person."""
-    keys = {(client, key) for client in clients for key in client.scan_iter(match=f"{{st:{model}*", count=1000)}
-    return sorted(key.decode() for client, key in keys if _PERSON in (client.dump(key) or b""))
-
-
 class Observer:
     """Looks at a cluster from outside; past the proxy, unless Redis is a cluster, whose nodes name the proxy.
 
@@ -39,59 +23,53 @@ class Observer:
     """
 
     def __init__(self, cluster, partitions):
-        self.oracle = Oracle(partitions)
-        self.witness = Witness(cluster.kafka.servers, cluster.names, cluster.public_key)
-        self.subscribers = [self._subscriber(cluster, 0), self._subscriber(cluster, 1)]
         self._cluster = cluster
-        self._tail = TopicTail(cluster.kafka.servers, cluster.names.documents, partitions)
-        self._requests = TopicTail(cluster.kafka.servers, cluster.names.requests, 1)
-        self._connection = Connection(cluster.redis.url)
+        self._names = cluster.names
         self._partitions = partitions
-        self._follower = self.reader
+        self.oracle = Oracle(partitions)
+        self.witness = Witness(cluster.public_key, cluster.names.model)
+        self._subscribers = [self._subscriber(number) for number in range(2)]
+        names = self._names
+        ones = (names.requests, names.ledger, names.releases, names.rejected)
+        self._tail = Tail(cluster.kafka.servers, {names.documents: partitions, **dict.fromkeys(ones, 1)})
+        self._connection = Connection(cluster.redis.url)
+        # It carries its counts from round to round by what changed.
+        self._follower = self._reader()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, at):
+    def close(self):
+        """Close the connections."""
         self._tail.close()
-        self._requests.close()
-        self.witness.close()
-        for subscriber in self.subscribers:
+        for subscriber in self._subscribers:
             subscriber.restart()
         self._connection.close()
-
-    @property
-    def reader(self):
-        """Reads the counts, and has read nothing before."""
-        return Reader(self._connection, self._cluster.names.model, self._partitions)
 
     def look(self):
         """Follow the log and the published topics up to their ends, unless the broker is away."""
         try:
             for record in self._tail.read():
-                self.oracle.take(
-                    record.partition, record.offset, record.key, record.value, record.headers, record.time_ms
-                )
-            for partition, offset in self._tail.positions.items():
-                self.oracle.reach(partition, offset)
-            for record in self._requests.read():
-                self.oracle.take_request(record.key, record.value, record.time_ms)
-            self.witness.read()
+                self._take(record)
         except ComponentUnreachable:
             # The broker may be one of the faults; the next look continues where this one stopped.
             return
-        for subscriber in self.subscribers:
+        for place, offset in self._tail.positions.items():
+            if place.topic == self._names.documents:
+                self.oracle.reach(place.partition, offset)
+        for subscriber in self._subscribers:
             subscriber.poll()
+
+    def restart_subscriber(self):
+        """Start one of the subscribers again: it goes on from its file."""
+        self._subscribers[1].restart()
 
     def unrest(self):
         """Return the work that the service still has, as of the last look; [] if it has come to rest."""
         try:
-            positions = self.reader.positions()
-            state = ModelState.find(self._connection, self._cluster.names.model)
+            positions = self._reader().positions()
+            state = ModelState.find(self._connection, self._names.model)
             # Without its keys the model has not begun, so it is not at rest either.
             waiting = len(state.outbox()) if state else 1
             # Redis may have been set back to before they ended.
-            requests = len(DeletionRequests(self._connection, self._cluster.names.model).open())
+            requests = len(DeletionRequests(self._connection, self._names.model).open())
         except (ComponentUnreachable, StateError) as error:
             return [str(error)]
         books = self.oracle.books
@@ -101,7 +79,6 @@ class Observer:
             if meta.next_offset != books[partition].next_offset
         ]
         deletions = {(p, offset) for p, book in enumerate(books) for offset in book.deletions}
-        missing = sorted(deletions - self.witness.receipts.keys())
         if waiting:
             unread.append(f"{waiting} records wait in the outbox")
         # Some delete a document that has come again since, so they are work although nothing seems to be missing.
@@ -109,30 +86,46 @@ class Observer:
             unread.append(f"{going_on} requests for deletions have not ended")
         if away := len(self.oracle.missing()):
             unread.append(f"{away} deletions are not yet in the partition of their key")
-        if missing:
+        if missing := sorted(deletions - self.witness.receipts.keys()):
             unread.append(f"{len(missing)} deletions have no receipt, the first at {missing[0]}")
         published = max(self.witness.entries, default=0)
-        if any(max(subscriber.seen, default=0) != published for subscriber in self.subscribers):
+        if any(max(subscriber.seen, default=0) != published for subscriber in self._subscribers):
             unread.append(f"subscribers have not got version {published}")
-        return unread
+        return unread + open_demands(self.oracle, self.witness)[:1]
 
     def check(self):
         """Make every check, and return the findings."""
-        # The other one has carried its counts from round to round by what changed.
-        model = self._cluster.names.model
-        followed = [f"for a reader that follows: {found}" for found in self._counts(self._follower)]
         return [
-            *self._counts(self.reader),
-            *followed,
-            *checks.check_documents(self.oracle, self.stored()),
+            *self._counts(self._reader()),
+            *(f"for a reader that follows: {found}" for found in self._counts(self._follower)),
+            *checks.check_documents(self.oracle, self._stored()),
             *checks.check_forwards(self.oracle),
             *checks.check_rejected(self.oracle, self.witness),
             *checks.check_ledger(self.witness),
             *checks.check_receipts(self.oracle, self.witness),
             *checks.check_versions(self.oracle, self.witness),
-            *checks.check_subscribers(self.witness, self.subscribers),
-            *(f"Redis holds the name of a person in {key}" for key in naming_keys(self._cluster.redis.masters, model)),
+            *checks.check_subscribers(self.witness, self._subscribers),
+            *check_people(self.oracle, self.witness),
+            *(f"Redis holds the name of a person in {key}" for key in self._naming_keys()),
         ]
+
+    def _take(self, record):
+        headers = tuple((name, value or b"") for name, value in record.headers)
+        if record.topic == self._names.documents:
+            place = record.partition, record.offset
+            self.oracle.take(*place, record.key, record.value, headers, record.timestamp)
+        elif record.topic == self._names.requests:
+            self.oracle.take_request(record.key, record.value, record.timestamp)
+        elif record.topic == self._names.ledger:
+            self.witness.take_page(record.value)
+        elif record.topic == self._names.releases:
+            self.witness.releases.take(record.key, record.value, headers)
+        else:
+            self.witness.take_rejection(record.value)
+
+    def _reader(self):
+        """Return what reads the counts, and has read nothing before."""
+        return Reader(self._connection, self._names.model, self._partitions)
 
     def _counts(self, reader):
         try:
@@ -141,22 +134,26 @@ class Observer:
             # A finding like any other: the checks that do not read counts still tell something.
             return [f"the counts cannot be read: {error}"]
 
-    def stored(self):
+    def _stored(self):
         """Return the ids of the documents whose records Redis keeps, by partition."""
         stored = {partition: set() for partition in range(self._partitions)}
-        for client in self._cluster.redis.masters:
-            for partition, ids in stored_documents(client, self._cluster.names.model, self._partitions).items():
-                stored[partition] |= ids
+        for client, key in self._keys():
+            if place := _DOCUMENTS.match(key):
+                stored[int(place[1])].update(client.hkeys(key))
         return stored
 
-    @staticmethod
-    def _subscriber(cluster, number):
-        def start(progress):
-            return ModelSubscriber(
-                cluster.kafka.servers,
-                model=cluster.names.model,
-                public_key=cluster.public_key,
-                progress=progress,
-            )
+    def _naming_keys(self):
+        """Return the keys whose values hold the name of a person."""
+        return sorted(key.decode() for client, key in self._keys() if _PERSON in (client.dump(key) or b""))
 
-        return Subscriber(start, cluster.folder / f"subscriber-{number}.json")
+    def _keys(self):
+        """Yield the model's keys in Redis, each once, with the client of a master that has it."""
+        for node in self._cluster.redis.masters():
+            # A scan may give a key twice.
+            for key in set(node.client.scan_iter(match=f"{{st:{self._names.model}*", count=1000)):
+                yield node.client, key
+
+    def _subscriber(self, number):
+        progress = self._cluster.folder / f"subscriber-{number}.json"
+        keys = {"model": self._names.model, "public_key": self._cluster.public_key}
+        return Subscriber(self._cluster.kafka.servers, progress=progress, **keys)

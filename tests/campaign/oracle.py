@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from campaign.reading import LONGEST_KEY, demanded, home, understand
+from campaign.reading import demanded, home, understand
 
 if TYPE_CHECKING:
     from campaign.reading import Passage
@@ -18,37 +18,29 @@ if TYPE_CHECKING:
 _CAP, _SHIFT = 256, 30
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
-    """A live document.
-
-    passages: (L, word counts) each, where L is the number of all tokens.
-    labels: task to class.
-    """
-
-    passages: tuple[Passage, ...]
-    labels: dict[str, str]
-
-    @property
-    def length(self):
-        """Number of tokens."""
-        return sum(length for length, _ in self.passages)
-
-
 @dataclass(slots=True)
-class Span:
+class Life:
     """The life of a document.
 
     document: its id.
+    passages: (L, word counts) each, where L is the number of all tokens.
+    labels: task to class.
     begin: offset of the record that added it.
     end: offset of the record that ended it; None while it lives.
     about: each person whom it is about to the time of the record that first said so, milliseconds since 1970.
     """
 
     document: bytes
+    passages: tuple[Passage, ...]
+    labels: dict[str, str]
     begin: int
     end: int | None = None
     about: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def length(self):
+        """Number of tokens."""
+        return sum(length for length, _ in self.passages)
 
     def holds(self, cut):
         """Whether the counts of all records before `cut` hold the document."""
@@ -60,33 +52,14 @@ class Deletion:
     """A deletion that must have one receipt.
 
     request: its request id; "" if it has none.
-    span: the life that it ended; None if there was no document.
     salt: that the requester sent; empty if there was none.
-    document: the id that it names.
+    life: that it ended; None if there was no document.
     time_ms: when it was appended, milliseconds since 1970.
     """
 
     request: str
-    span: Span | None
     salt: bytes
-    document: bytes = b""
-    time_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Away:
-    """A delete in another partition than the one of its key.
-
-    document: its key.
-    partition, offset: its place.
-    home: the partition of its key.
-    time_ms: when it was appended, milliseconds since 1970.
-    """
-
-    document: bytes
-    partition: int
-    offset: int
-    home: int
+    life: Life | None
     time_ms: int
 
 
@@ -96,27 +69,60 @@ class PartitionBook:
 
     next_offset: where reading continues.
     live: id to live document.
-    spans: the lives of all documents that there ever were.
-    open: id to the life that lasts.
+    lives: of all documents that there ever were.
     deletions: offset to the deletion at it.
     refused: offsets of records that are refused.
     totals: kind of effect to number of records.
     """
 
     next_offset: int = 0
-    live: dict[bytes, Live] = field(default_factory=dict)
-    spans: list[Span] = field(default_factory=list)
-    open: dict[bytes, Span] = field(default_factory=dict)
+    live: dict[bytes, Life] = field(default_factory=dict)
+    lives: list[Life] = field(default_factory=list)
     deletions: dict[int, Deletion] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
     totals: Counter[str] = field(default_factory=Counter)
 
-    def live_at(self, cut):
-        """Return the lives that last after the records before `cut`."""
-        return [span for span in self.spans if span.holds(cut)]
+    def add(self, new):
+        """Take in the content of a document."""
+        have = self.live.get(new.document)
+        # An identical add leaves the document as old as it was, so a version before it holds it still.
+        if have is not None and (have.passages, have.labels) == (new.passages, new.labels):
+            self.totals["unchanged"] += 1
+            # Whom a document is about may change without its content, from this record on.
+            have.about = {subject: have.about.get(subject, since) for subject, since in new.about.items()}
+            return
+        self.totals["added" if have is None else "replaced"] += 1
+        self.end(new.document, new.begin)
+        self.live[new.document] = new
+        self.lives.append(new)
+
+    def delete(self, key, offset, asked, time_ms):
+        """Take in a delete."""
+        life = self.end(key, offset)
+        self.totals["not_found" if life is None else "deleted"] += 1
+        self.deletions[offset] = Deletion(asked.request, asked.salt, life, time_ms)
+
+    def refuse(self, key, offset, asked, time_ms, *, here):
+        """End the document of a refused record; the end has a receipt if the record asks for one.
+
+        here: whether this is the partition of its key.
+        """
+        self.refused.add(offset)
+        self.totals["rejected"] += 1
+        life = self.end(key, offset)
+        self.totals["deleted_by_refusal"] += life is not None
+        if asked.request and (here or life is not None):
+            self.deletions[offset] = Deletion(asked.request, asked.salt, life, time_ms)
+
+    def end(self, key, offset):
+        """End the life of a document at an offset; return it, None if there is none."""
+        life = self.live.pop(key, None)
+        if life is not None:
+            life.end = offset
+        return life
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Counted:
     """Counts of the live documents.
 
@@ -127,19 +133,17 @@ class Counted:
     documents: their number.
     """
 
-    pairs: dict[tuple[str, str], int]
-    frequency: dict[str, int]
-    tokens: dict[str, int]
-    heavy: dict[str, int]
-    documents: int
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    frequency: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
+    heavy: Counter[str] = field(default_factory=Counter)
+    documents: int = 0
 
 
 class Oracle:
     """Follows the topics of documents and of requests, record by record.
 
     books: by partition.
-    away: deletes in other partitions than those of their keys.
-    newest: key to the time of the newest record in its own partition.
     demands: requests by their ids.
     misplaced: keys of the records by which ingest asks for deletions in other partitions, without those that have a
         tombstone.
@@ -147,10 +151,12 @@ class Oracle:
 
     def __init__(self, partitions):
         self.books = [PartitionBook() for _ in range(partitions)]
-        self.away = []
-        self.newest = {}
         self.demands = {}
         self.misplaced = set()
+        # Deletes in other partitions than those of their keys: key, partition, offset and time.
+        self._away = []
+        # Key to the time of the newest record in its own partition.
+        self._newest = {}
 
     def take(self, partition, offset, key, value, headers, time_ms=0):
         """Take in the next record of a partition of the documents topic.
@@ -160,24 +166,22 @@ class Oracle:
         book = self.books[partition]
         book.next_offset = offset + 1
         asked = understand(key, value, headers)
-        belongs = partition if key is None else home(key, len(self.books))
-        elsewhere = belongs != partition
-        if key is not None:
-            self._place(key, Away(key, partition, offset, belongs, time_ms), asked.kind)
-        if asked.kind == "refused" or (asked.kind == "add" and elsewhere):
-            book.refused.add(offset)
-            book.totals["rejected"] += 1
-            _refuse(book, key, offset, asked, time_ms, here=key is not None and not elsewhere)
-        elif asked.kind == "nothing" or key is None:
-            return
-        elif elsewhere:
-            # The service sends a tombstone to the partition of the key, which takes effect there.
-            book.totals["forwarded"] += 1
-        elif asked.kind == "add":
-            about = dict.fromkeys(asked.subjects, time_ms)
-            _add(book, key, Live(asked.passages, asked.labels), Span(key, offset, about=about))
-        else:
-            _delete(book, key, offset, asked, time_ms)
+        here = key is not None and home(key, len(self.books)) == partition
+        if here:
+            self._newest[key] = max(self._newest.get(key, 0), time_ms)
+        elif asked.kind == "delete":
+            self._away.append((key, partition, offset, time_ms))
+        match asked.kind:
+            case "add" if here:
+                about = dict.fromkeys(asked.subjects, time_ms)
+                book.add(Life(key, asked.passages, asked.labels, offset, about=about))
+            case "delete" if here:
+                book.delete(key, offset, asked, time_ms)
+            case "delete":
+                # The service sends a tombstone to the partition of the key, which takes effect there.
+                book.totals["forwarded"] += 1
+            case "add" | "refused":
+                book.refuse(key, offset, asked, time_ms, here=here)
 
     def take_request(self, key, value, time_ms):
         """Take in the next record of the requests topic. A tombstone ends nothing, since anybody may write one."""
@@ -200,56 +204,15 @@ class Oracle:
     def missing(self):
         """Return the deletes in foreign partitions that never took effect in the partitions of their keys."""
         # Each must have become a record there, or met one that is newer.
-        return [away for away in self.away if self.newest.get(away.document, -1) < away.time_ms]
-
-    def _place(self, key, record, kind):
-        """Note whether a record is in the partition of its key, or must take effect there."""
-        if record.home == record.partition:
-            self.newest[key] = max(self.newest.get(key, 0), record.time_ms)
-        elif kind == "delete" and 0 < len(key) <= LONGEST_KEY:
-            self.away.append(record)
+        return [
+            f"{key!r} at {partition}/{offset}"
+            for key, partition, offset, time_ms in self._away
+            if self._newest.get(key, -1) < time_ms
+        ]
 
     def counts(self):
         """Count the live documents of all partitions."""
         return count(live for book in self.books for live in book.live.values())
-
-
-def _add(book, key, new, span):
-    have = book.live.get(key)
-    # An identical add leaves the document as old as it was, so a version before it holds it still.
-    if have == new:
-        book.totals["unchanged"] += 1
-        # Whom a document is about may change without its content, from this record on.
-        before = book.open[key].about
-        book.open[key].about = {subject: before.get(subject, since) for subject, since in span.about.items()}
-        return
-    book.totals["added" if have is None else "replaced"] += 1
-    _end(book, key, span.begin)
-    book.live[key], book.open[key] = new, span
-    book.spans.append(span)
-
-
-def _delete(book, key, offset, asked, time_ms):
-    have = book.live.pop(key, None)
-    book.totals["not_found" if have is None else "deleted"] += 1
-    book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt, key, time_ms)
-
-
-def _refuse(book, key, offset, asked, time_ms, *, here):
-    """End the document of a refused record; the end has a receipt if the record asks for one."""
-    have = book.live.pop(key, None) if key is not None else None
-    span = _end(book, key, offset) if have is not None and key is not None else None
-    if have is not None:
-        book.totals["deleted_by_refusal"] += 1
-    if asked.request and (here or have is not None):
-        book.deletions[offset] = Deletion(asked.request, span, asked.salt, key or b"", time_ms)
-
-
-def _end(book, key, offset):
-    span = book.open.pop(key, None)
-    if span is not None:
-        span.end = offset
-    return span
 
 
 def count(documents):
@@ -258,31 +221,35 @@ def count(documents):
     g: how often a word is in the passage, twice at most. w = 2^30 f(L) / (L (G - 1)) for G counted tokens of the
     passage, and L of the document. A word is heavy in a document if it is a tenth of them or more.
     """
-    pairs = {}
-    frequency, tokens, heavy, number = Counter[str](), Counter[str](), Counter[str](), 0
+    found = Counted()
     for document in documents:
-        number += 1
-        held = Counter[str]()
+        found.documents += 1
+        held = Counter()
         for _, words in document.passages:
             held.update(words)
-        tokens.update(held)
-        frequency.update(held.keys())
-        heavy.update(word for word, times in held.items() if 10 * times >= document.length)
-        # A word counts at most twice in the pairs of a passage.
-        each = [{word: min(times, 2) for word, times in words.items()} for _, words in document.passages]
-        limited = [
-            length - sum(words.values()) + sum(counted.values())
-            for (length, words), counted in zip(document.passages, each, strict=True)
-        ]
-        for (_, words), counted, counted_tokens in zip(document.passages, each, limited, strict=True):
-            weight = _weight(counted_tokens, sum(limited))
-            present = sorted(words)
-            for k, first in enumerate(present):
-                for second in present[k:]:
-                    times = counted[first] * (counted[second] - (first == second))
-                    if times * weight:
-                        pairs[first, second] = pairs.get((first, second), 0) + times * weight
-    return Counted(pairs, dict(frequency), dict(tokens), dict(heavy), number)
+        found.tokens.update(held)
+        found.frequency.update(held.keys())
+        found.heavy.update(word for word, times in held.items() if 10 * times >= document.length)
+        _count_pairs(document.passages, found.pairs)
+    return found
+
+
+def _count_pairs(passages, pairs):
+    """Add the pairs of a document's passages to `pairs`."""
+    # A word counts at most twice in the pairs of a passage.
+    each = [{word: min(times, 2) for word, times in words.items()} for _, words in passages]
+    limited = [
+        length - sum(words.values()) + sum(counted.values())
+        for (length, words), counted in zip(passages, each, strict=True)
+    ]
+    for counted, counted_tokens in zip(each, limited, strict=True):
+        weight = _weight(counted_tokens, sum(limited))
+        present = sorted(counted)
+        for k, first in enumerate(present):
+            for second in present[k:]:
+                times = counted[first] * (counted[second] - (first == second))
+                if times * weight:
+                    pairs[first, second] += times * weight
 
 
 def _weight(tokens, total):

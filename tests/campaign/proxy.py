@@ -18,6 +18,24 @@ _REPLICA = (b"REPLCONF", b"PSYNC")
 _ANSWER_SECONDS = 5.0
 
 
+@dataclass(slots=True)
+class Trap:
+    """What happens to the next command with all of some parts.
+
+    parts: bytes by which it is told from others.
+    seconds: how long it is held back; None: its reply is lost.
+    begun: set when it is held.
+    over: set when it was let go and answered, or never will be.
+    reply: answer of Redis, which may have reached nobody.
+    """
+
+    parts: tuple[bytes, ...]
+    seconds: float | None = None
+    begun: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+    reply: bytes = b""
+
+
 class Proxy:
     """Forwards connections from ports of this machine to others, in a thread of its own.
 
@@ -27,21 +45,18 @@ class Proxy:
     def __init__(self):
         self.lost = 0
         self._doors = []
-        self._armed = []
-        self._holding = []
+        self._traps = []
         self._links = set()
         self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
 
     def __enter__(self):
         self._thread.start()
-        self._ready.wait()
         return self
 
     def __exit__(self, kind, error, at):
         self.sever()
-        self._do(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
@@ -51,67 +66,47 @@ class Proxy:
         async def connected(reader, writer):
             await self._connected(target, reader, writer)
 
-        async def listen():
-            self._doors.append(await asyncio.start_server(connected, "127.0.0.1", port))
-
-        asyncio.run_coroutine_threadsafe(listen(), self._loop).result(_ANSWER_SECONDS)
+        listening = asyncio.start_server(connected, "127.0.0.1", port)
+        self._doors.append(asyncio.run_coroutine_threadsafe(listening, self._loop).result(_ANSWER_SECONDS))
         return port
+
+    # Traps and links belong to the loop's thread, so every change is made there.
 
     def lose_reply(self, *parts):
         """Cut the connection of the next command with all these parts, after Redis has done it and before its reply."""
-        self._do(lambda: self._armed.append(parts))
+        self._loop.call_soon_threadsafe(self._traps.append, Trap(parts))
 
     def hold(self, *parts, seconds):
-        """Hold the next command with all these parts back for some seconds."""
-        hold = Held(parts, seconds)
-        self._do(lambda: self._holding.append(hold))
-        return hold
+        """Hold the next command with all these parts back for some seconds; return the trap."""
+        trap = Trap(parts, seconds)
+        self._loop.call_soon_threadsafe(self._traps.append, trap)
+        return trap
 
     def disarm(self):
         """Stop losing replies and holding commands."""
-        self._do(self._armed.clear)
-        self._do(self._holding.clear)
+        self._loop.call_soon_threadsafe(self._traps.clear)
 
     def sever(self):
         """Cut all connections at once."""
-        self._do(self._cut_all)
+        self._loop.call_soon_threadsafe(self._cut_all)
 
-    def loses(self, request):
-        """Whether the reply to this request must be lost. The request that it answers is used up."""
-        for parts in self._armed:
-            if all(part in request for part in parts):
-                self._armed.remove(parts)
-                self.lost += 1
-                return True
-        return False
+    def sprung(self, request, *, held):
+        """Return the trap for a request, None if there is none. The trap is used up.
 
-    def holds(self, request):
-        """Return the hold for this request, None if there is none. The hold that it answers is used up."""
-        for hold in self._holding:
-            if all(part in request for part in hold.parts):
-                self._holding.remove(hold)
-                hold.begun.set()
-                return hold
+        held: whether to look for one that holds it back, and not for one that loses its reply.
+        """
+        for trap in self._traps:
+            if (trap.seconds is not None) == held and all(part in request for part in trap.parts):
+                self._traps.remove(trap)
+                return trap
         return None
 
     def _cut_all(self):
         for link in self._links:
             link.cut()
 
-    def _do(self, what):
-        # Lists and links belong to the loop's thread, so every change is made there.
-        done = threading.Event()
-
-        def act():
-            what()
-            done.set()
-
-        self._loop.call_soon_threadsafe(act)
-        done.wait(10)
-
     def _serve(self):
         asyncio.set_event_loop(self._loop)
-        self._loop.call_soon(self._ready.set)
         self._loop.run_forever()
         for door in self._doors:
             door.close()
@@ -133,24 +128,6 @@ class Proxy:
         finally:
             link.cut()
             self._links.discard(link)
-
-
-@dataclass(slots=True)
-class Held:
-    """A command that is held back.
-
-    parts: bytes by which it is told from others.
-    seconds: how long it is held.
-    begun: set when it is held.
-    over: set when it was let go and answered, or never will be.
-    reply: answer of Redis, which may have reached nobody.
-    """
-
-    parts: tuple[bytes, ...]
-    seconds: float
-    begun: threading.Event = field(default_factory=threading.Event)
-    over: threading.Event = field(default_factory=threading.Event)
-    reply: bytes = b""
 
 
 class _Link:
@@ -186,24 +163,21 @@ class _Link:
             # A command has its name at its start, but the end of one block may belong to the next command.
             self._request = (self._request + data)[: 4 * _BLOCK]
             self._replica = self._replica or any(word in data for word in _REPLICA)
-            held = None if self._replica else self._proxy.holds(data)
+            held = None if self._replica else self._proxy.sprung(data, held=True)
             if held is None:
-                await self._ask(data)
+                await _send(self._there, data)
                 continue
+            held.begun.set()
             try:
                 await asyncio.sleep(held.seconds)
                 self._held = held
-                await self._ask(data)
+                await _send(self._there, data)
                 # Its sender may have gone, and then nothing else would wait for the answer.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._answered.wait(), _ANSWER_SECONDS)
             finally:
                 held.over.set()
                 self._held = None
-
-    async def _ask(self, data):
-        self._there[1].write(data)
-        await self._there[1].drain()
 
     async def _replies(self):
         while data := await self._there[0].read(_BLOCK):
@@ -212,7 +186,12 @@ class _Link:
                 self._held.reply = data
                 self._answered.set()
             # Only now, when the reply shows that Redis has done the command.
-            if not self._replica and self._proxy.loses(request):
+            if not self._replica and self._proxy.sprung(request, held=False):
+                self._proxy.lost += 1
                 return
-            self._here[1].write(data)
-            await self._here[1].drain()
+            await _send(self._here, data)
+
+
+async def _send(side, data):
+    side[1].write(data)
+    await side[1].drain()

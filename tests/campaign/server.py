@@ -1,34 +1,58 @@
-"""The Redis of a campaign: what faults do to one server and to a cluster alike, and the one server."""
+"""The Redis of a campaign, one server or a cluster, and the accidents that happen to it.
+
+Each accident is a method with the name of its kind. It takes a fault, does it, and undoes it.
+"""
 
 import os
 import shutil
 import signal
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
-from servers.ports import quiet_port
-from servers.redis_cluster import DEFAULTS, RedisNode
+from servers import redis_accidents as accidents
+from servers.redis_cluster import DEFAULTS, LocalRedisCluster, RedisNode
 from streamtopic.local.local_redis import write_anew
 
+NODE_TIMEOUT = 2.0
+"""Seconds until a silent node of a cluster is taken for lost."""
+# Copies that a fault may set Redis back to.
+_COPIES = 4
+_CARRIED = 3
+_CONFIRM_MS = 5_000
 
-class RedisNodes:
-    """Servers with their data in one folder. They write everything to their append-only files.
 
-    folder: their data.
+class RedisServer:
+    """One server, with its data in a folder. It writes everything to its append-only file.
+
+    folder: a new one. Copies of the data lie beside it.
+    door: is given the port of a server, and returns the one of the proxy before it.
+    keys: accidents of a cluster happen to a master that has one of these keys.
+
+    nodes: all servers.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, door, keys):
+        folder.mkdir(parents=True)
         self._folder = folder
+        self._keys = keys
+        self._copies = []
+        self._copied = 0
+        self._begin(door)
+        self.settle()
 
-    @property
-    def nodes(self):
-        """All of them."""
-        raise NotImplementedError
+    def _begin(self, door):
+        node = RedisNode(self._folder / "0", DEFAULTS)
+        self.nodes = [node]
+        self.address = f"redis://127.0.0.1:{door(node.port)}/0"
+        self.url = f"redis://{node.place}/0"
 
-    @property
     def masters(self):
-        """Clients of those that take writes, past the proxy."""
-        raise NotImplementedError
+        """Return the nodes that take writes."""
+        return self.nodes
+
+    def master_of(self, key):  # noqa: ARG002  there is one server
+        """Return the node that has a key. Raises redis-py's errors and ComponentUnreachable."""
+        return self.nodes[0]
 
     def settle(self):
         """Start the nodes that do not run, and wait until they have loaded their data. Raises ComponentUnreachable."""
@@ -42,79 +66,129 @@ class RedisNodes:
             node.kill()
             node.client.close()
 
-    def pause(self, milliseconds):
+    def copy(self):
+        """Keep a copy of the data of all nodes as they are at this moment. The oldest of several is dropped."""
+        self._copied += 1
+        self._copies.append(self._folder.with_name(f"copy-{self._copied}"))
+        with ExitStack() as stack:
+            # Suspended, so that the copy is what a crash at this moment would have left.
+            for node in self.nodes:
+                stack.callback(node.send, signal.SIGCONT)
+                node.send(signal.SIGSTOP)
+            shutil.copytree(self._folder, self._copies[-1])
+        if len(self._copies) > _COPIES:
+            shutil.rmtree(self._copies.pop(0))
+
+    def pause_redis(self, fault):
         """Make every master answer no client for a while."""
-        for client in self.masters:
-            client.execute_command("CLIENT", "PAUSE", milliseconds)
+        for node in self.masters():
+            node.client.execute_command("CLIENT", "PAUSE", int(200 + 3000 * fault.seconds))
+        time.sleep(0.2 + 3 * fault.seconds)
 
-    def limit(self, size):
-        """Limit the memory of every node to `size` bytes, 0 for no limit. Beyond the limit it refuses writes."""
+    def fill_redis(self, fault):
+        """Let every node refuse writes, since its memory is used up."""
+        for size in (1, 0):
+            for node in self.nodes:
+                node.client.config_set("maxmemory", size)
+            if size:
+                time.sleep(0.5 + 2 * fault.seconds)
+
+    def kill_redis(self, fault):
+        """Kill the one server."""
+        # It writes its file before it answers, but not where an earlier write is still on its way to the disk.
+        self.nodes[0].kill()
+        time.sleep(fault.seconds * 2)
+        self.nodes[0].start()
+
+    def set_redis_back(self, fault):
+        """Start all nodes again from an older copy of their data."""
         for node in self.nodes:
-            node.client.config_set("maxmemory", size)
+            node.kill()
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._copies[fault.which % len(self._copies)], self._folder)
+        self.settle()
 
-    def lose_end(self, node, size):
-        """Start a node again without the last `size` bytes that were written since it started, wherever that cuts."""
+    def redis_loses_its_end(self, fault):
+        """Start a master again without the last bytes that it wrote, wherever that cuts."""
+        node = self._master(fault)
         known = _written_out(node.client)
         node.kill()
         # The bytes that it started with stay: they were safe on the disk then.
         newest = max(node.folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
-        os.truncate(newest, max(known, newest.stat().st_size - size))
+        # Mostly some bytes, which cut a command in two; seldom many commands.
+        os.truncate(newest, max(known, newest.stat().st_size - int(200_000 * fault.amount**4)))
         node.start()
         self.settle()
         # As docs/faults.md asks of an operator.
         write_anew(node.client)
 
-    def copy(self, to):
-        """Copy the data of all nodes as they are at this moment."""
-        # Suspended, so that the copy is what a crash at this moment would have left.
-        with self.suspended():
-            shutil.copytree(self._folder, to)
+    def _master(self, fault):
+        return self.master_of(self._keys[fault.which % len(self._keys)])
 
-    def restore(self, copy):
-        """Start all nodes again from an older copy of their data."""
-        for node in self.nodes:
-            node.kill()
-        shutil.rmtree(self._folder)
-        shutil.copytree(copy, self._folder)
+
+class ShardedRedis(RedisServer):
+    """A Redis Cluster: three masters with a replica each, every node behind a door of the proxy.
+
+    All clients pass the proxy, since nodes name its doors to each other. Replicas reach their masters through it, too.
+    """
+
+    def _begin(self, door):
+        self._cluster = LocalRedisCluster(node_timeout=NODE_TIMEOUT, folder=self._folder, door=door)
+        self._cluster.start()
+        self.nodes = self._cluster.nodes
+        self.address = self.url = self._cluster.url
+        self.masters, self.master_of = self._cluster.masters, self._cluster.master_of
+
+    def settle(self):
+        """Wait until every node runs, the cluster serves all slots, and each master has its replica."""
+        super().settle()
+        accidents.wait_until(lambda: len(self.masters()) == len(self.nodes) // 2)
+        self._cluster.await_serving()
+
+    def fail_over(self, fault):
+        """Let a replica take its master's place in order."""
+        accidents.fail_over(self._cluster, self._master(fault))
         self.settle()
 
-    @contextmanager
-    def suspended(self):
-        """Stop every node as long as the block runs: it takes connections and answers nobody."""
-        with ExitStack() as stack:
-            for node in self.nodes:
-                stack.callback(node.send, signal.SIGCONT)
-                node.send(signal.SIGSTOP)
-            yield
+    def kill_master(self, fault):
+        """Kill a master, wait until its replica has its place, and start it again later, as a replica."""
+        master = self._master(fault)
+        replica = self._cluster.replicas_of(master)[0]
+        master.kill()
+        accidents.replace(self._cluster, replica)
+        time.sleep(fault.seconds)
+        self.settle()
 
+    def forgetful_replica(self, fault):
+        """Have a replica promoted that has missed whatever its master confirmed for some seconds."""
+        master = self._master(fault)
+        replica = accidents.cut_off(self._cluster, master)
+        time.sleep(0.5 + 2.5 * fault.seconds)
+        accidents.lose(self._cluster, master, replica)
+        self.settle()
 
-class RedisServer(RedisNodes):
-    """One server. address: the one behind the proxy. url: its own."""
+    def stalled_node(self, fault):
+        """Stop a master for a while. It may wake up as one that others have replaced, and not know it yet."""
+        master = self._master(fault)
+        master.send(signal.SIGSTOP)
+        time.sleep(NODE_TIMEOUT * (0.5 + 3 * fault.seconds))
+        master.send(signal.SIGCONT)
+        self.settle()
 
-    def __init__(self, folder, proxy):
-        super().__init__(folder)
-        folder.mkdir(parents=True)
-        self.node = RedisNode(folder / "0", DEFAULTS)
-        self.address = f"redis://127.0.0.1:{proxy.open(quiet_port(), self.node.port)}/0"
-        self.url = f"redis://{self.node.place}/0"
-
-    @property
-    def nodes(self):
-        """The one."""
-        return [self.node]
-
-    @property
-    def masters(self):
-        """Its client, past the proxy."""
-        return [self.node.client]
-
-    def value(self, key):
-        """Return the value of a key. Raises redis-py's errors."""
-        return self.node.client.get(key)
-
-    def lose(self, size, which=0):  # noqa: ARG002  there is one server
-        """Start again without the last `size` bytes."""
-        self.lose_end(self.node, size)
+    def move_slots(self, fault):
+        """Move the slot of a partition or of the model to another master, a few keys at a time."""
+        move = accidents.SlotMove(self._cluster, self._keys[fault.which % len(self._keys)]).begin()
+        try:
+            while found := move.left(_CARRIED):
+                move.carry(*found)
+                time.sleep(0.05 * fault.amount)
+        finally:
+            move.carry().end()
+        self.settle()
+        # As docs/operations.md asks: nobody else has the keys, and the old master must not find them again.
+        move.target.client.wait(1, _CONFIRM_MS)
+        write_anew(move.target.client)
+        write_anew(move.source.client)
 
 
 def _written_out(client):

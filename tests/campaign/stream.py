@@ -18,26 +18,34 @@ _TOKENS = 30
 # A topic's first word is its own alone and in many of its documents: an anchor that few deletions can move.
 _STEPS = list(accumulate([1.5, *(1 / (word + 5) for word in range(1, _WORDS))]))
 
-KINDS = (
-    "new",
-    "again",
-    "replaced",
-    "identical",
-    "deleted",
-    "unknown",
-    "hostile",
-    "misrouted",
-    "odd",
-    "renamed",
-    "forgotten",
-)
-"""Kinds of records. again: under an id that was deleted before; odd: valid, in a form that few producers use; renamed:
-the same content about other people; forgotten: a document about a person whom a request forgets at the same time."""
+SHARES = {
+    "new": 0.15,
+    "again": 0.05,
+    "replaced": 0.1,
+    "identical": 0.05,
+    "deleted": 0.25,
+    "unknown": 0.03,
+    "hostile": 0.06,
+    "misrouted": 0.05,
+    "odd": 0.03,
+    "renamed": 0.03,
+    "forgotten": 0.02,
+}
+"""Kinds of records with their shares.
+
+again: under an id that was deleted before.
+odd: valid, in a form that few producers use.
+renamed: the same words about other people, perhaps with another label.
+forgotten: a document about a person whom a request forgets at the same time.
+"""
+# As long as fewer documents live than should.
+_GROWING = {**SHARES, "new": 0.6, "deleted": 0.05}
 _PEOPLE = 60
 # Shares of the documents that are about somebody, and of those about the person who was asked for last. Shares
 # of requests for such a person, of those for nobody, of those that are sent again, and of those that come with a
 # tombstone or a record of somebody who means harm.
 _NAMED, _RECENT = 0.4, 0.15
+_RELABELLED = 0.3  # of the documents that are renamed
 _ASKED_TWICE, _NOBODY, _REPEATED, _HARMED = 0.25, 0.1, 0.3, 0.2
 _LATEST = 12
 
@@ -74,23 +82,10 @@ class EventStream:
 
     def _next(self):
         # New documents until there are enough; from then on more deletions than additions.
-        full = len(self._live) / self._target
-        weights = (
-            0.6 if full < 1 else 0.15,  # new
-            0.05,
-            0.1,
-            0.05,
-            0.05 if full < 0.8 else 0.25,  # deleted
-            0.03,
-            0.06,
-            0.05,
-            0.03,
-            0.03,
-            0.02,
-        )
-        kind = self._rng.choices(KINDS, weights)[0]
+        shares = _GROWING if len(self._live) < self._target else SHARES
+        kind = self._rng.choices(list(shares), list(shares.values()))[0]
         make = getattr(self, f"_{kind}")
-        return make()
+        return make() if self._live else self._new()
 
     def _new(self):
         self._made += 1
@@ -100,30 +95,35 @@ class EventStream:
         return self._put(self._gone.pop(self._rng.randrange(len(self._gone)))) if self._gone else self._new()
 
     def _replaced(self):
-        return self._put(self._rng.choice(list(self._live))) if self._live else self._new()
+        return self._put(self._known())
 
     def _identical(self):
-        return self._rng.choice(list(self._live.values())) if self._live else self._new()
+        return self._live[self._known()]
 
     def _deleted(self):
-        if not self._live:
-            return self._new()
-        document = self._rng.choice(list(self._live))
+        document = self._known()
         self._leave([document])
         return self._delete(document)
 
+    def _unknown(self):
+        return self._delete(f"nobody-{self._rng.randrange(10**6)}")
+
     def _renamed(self):
-        """Return the content of a live document once more, about other people."""
-        if not self._live:
-            return self._new()
-        document = self._rng.choice(list(self._live))
-        have = self._live.get(document)
-        if have is None or have.value is None or have.value.startswith(b"{"):
-            # In JSON, and about nobody.
-            return have or self._new()
+        """Return a live document once more, about other people, perhaps with another label; one in JSON as it is."""
+        document = self._known()
+        have = self._live[document]
+        if have.value.startswith(b"{"):
+            return have
         fields = msgpack.unpackb(have.value)
         fields.pop("subjects", None)
+        if self._rng.random() < _RELABELLED:
+            fields["labels"] = {"desk": "culture"}
         return self._about(document, fields)
+
+    def _misrouted(self):
+        sent = self._rng.choice((self._new, self._replaced, self._deleted))()
+        elsewhere = (home(sent.key, self._partitions) + self._rng.randrange(1, self._partitions)) % self._partitions
+        return Message(sent.key, sent.value, sent.headers, elsewhere)
 
     def _forgotten(self):
         """Ask to forget a person, or ask once more as before; return a document about the person."""
@@ -142,43 +142,9 @@ class EventStream:
             self._waiting.append(self._rng.choice([Message(request, None, partition=0), *_NO_REQUESTS]))
         self._leave([document for document, about in list(self._people.items()) if subject in about])
         document = self._rng.choice([*self._gone[-20:], f"late-{self._requests}"])
-        late = self._about(document, {"op": "add", "text": " ".join(self._words(_TOKENS))}, subject)
+        late = self._about(document, {"op": "add", "text": self._text(_TOKENS)}, subject)
         self._leave([document])
         return late
-
-    def _somebody(self):
-        """Return the person of a request."""
-        draw = self._rng.random()
-        if draw < _NOBODY:
-            return f"person-{_PEOPLE + self._rng.randrange(10**6)}"
-        if draw < _NOBODY + _ASKED_TWICE and self._asked:
-            return self._rng.choice(self._asked[-3:])
-        return f"person-{self._rng.randrange(_PEOPLE)}"
-
-    def _about(self, document, fields, *subjects):
-        """Return an add about these people, or about some that are drawn."""
-        drawn = [f"person-{self._rng.randrange(_PEOPLE)}" for _ in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
-        if self._rng.random() < _RECENT:
-            drawn += self._asked[-1:]
-        about = list(dict.fromkeys(subjects or drawn))
-        self._people[document] = frozenset(about)
-        message = Message(document.encode(), msgpack.packb({**fields, "subjects": about} if about else fields))
-        return self._store(document, message)
-
-    def _leave(self, documents):
-        """Take these documents for deleted."""
-        for document in documents:
-            if self._live.pop(document, None) is not None:
-                self._gone.append(document)
-
-    def _unknown(self):
-        return self._delete(f"nobody-{self._rng.randrange(10**6)}")
-
-    def _misrouted(self):
-        sent = self._rng.choice((self._new, self._replaced, self._deleted))()
-        key = sent.key or b""
-        elsewhere = (home(key, self._partitions) + self._rng.randrange(1, self._partitions)) % self._partitions
-        return Message(key, sent.value, sent.headers, elsewhere if self._partitions > 1 else 0)
 
     def _odd(self):
         """Return a valid record in a form that few producers use."""
@@ -190,18 +156,17 @@ class EventStream:
                 {"op": "add", "text": "lonely"},
                 {"op": "add", "counts": {}},
                 {"op": "add", "counts": {"t0w1": 3, "t0w2": 1, "t1w1": 2}},
-                {"op": "add", "text": " ".join(self._words(9_000))},
+                {"op": "add", "text": self._text(9_000)},
                 {"op": "add", "text": "T0W1 " + "y" * 70 + " T0W2", "meta": {"any": [1, 2]}, "unknown": None},
-                {"op": "add", "text": " ".join(self._words(20)), "labels": {"desk": "sport"}},
+                {"op": "add", "text": self._text(20), "labels": {"desk": "sport"}},
             ]
         )
         packed = json.dumps(fields).encode() if self._rng.random() < 0.5 else msgpack.packb(fields)
-        return self._store(f"odd-{self._made}", Message(f"odd-{self._made}".encode(), packed))
+        return self._store(f"odd-{self._made}", packed)
 
     def _hostile(self):
         """Return a record that must be refused or is a delete in another form, often under the id of a live one."""
-        known = list(self._live)
-        document = self._rng.choice(known) if known and self._rng.random() < 0.5 else f"hostile-{self._rng.random()}"
+        document = self._known() if self._rng.random() < 0.5 else f"hostile-{self._rng.random()}"
         key, value = self._rng.choice(_hostile(document.encode(), self._rng))
         headers = (("request", f"request-{self._requests}".encode()),) if self._rng.random() < 0.3 else ()
         self._requests += bool(headers)
@@ -210,17 +175,44 @@ class EventStream:
             self._leave([document])
         return Message(key, value, headers)
 
+    def _known(self):
+        return self._rng.choice(list(self._live))
+
+    def _somebody(self):
+        """Return the person of a request."""
+        draw = self._rng.random()
+        if draw < _NOBODY:
+            return f"person-{_PEOPLE + self._rng.randrange(10**6)}"
+        if draw < _NOBODY + _ASKED_TWICE and self._asked:
+            return self._rng.choice(self._asked[-3:])
+        return f"person-{self._rng.randrange(_PEOPLE)}"
+
     def _put(self, document):
         labels = {"labels": {"desk": self._rng.choice(("sport", "news"))}} if self._rng.random() < 0.2 else {}
-        fields = {"op": "add", "text": " ".join(self._words(_TOKENS)), **labels}
+        fields = {"op": "add", "text": self._text(_TOKENS), **labels}
         if self._rng.random() < _NAMED:
             return self._about(document, fields)
         self._people.pop(document, None)
-        return self._store(document, Message(document.encode(), msgpack.packb(fields)))
+        return self._store(document, msgpack.packb(fields))
 
-    def _store(self, document, message):
-        self._live[document] = message
-        return message
+    def _about(self, document, fields, *subjects):
+        """Return an add about these people, or about some that are drawn."""
+        drawn = [f"person-{self._rng.randrange(_PEOPLE)}" for _ in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
+        if self._rng.random() < _RECENT:
+            drawn += self._asked[-1:]
+        about = list(dict.fromkeys(subjects or drawn))
+        self._people[document] = frozenset(about)
+        return self._store(document, msgpack.packb({**fields, "subjects": about} if about else fields))
+
+    def _store(self, document, value):
+        self._live[document] = Message(document.encode(), value)
+        return self._live[document]
+
+    def _leave(self, documents):
+        """Take these documents for deleted."""
+        for document in documents:
+            if self._live.pop(document, None) is not None:
+                self._gone.append(document)
 
     def _delete(self, document):
         self._requests += 1
@@ -231,12 +223,12 @@ class EventStream:
         salt = (("salt", b"salt-of-" + request.encode()),) if self._requests % 2 else ()
         return Message(key, None, (("request", request.encode()), *salt))
 
-    def _words(self, tokens):
+    def _text(self, tokens):
         """Return words, most of one topic, some of a second, and some that all topics share."""
         first, second = self._rng.randrange(TOPICS), self._rng.randrange(TOPICS)
         sources = self._rng.choices((f"t{first}", f"t{second}", "all"), cum_weights=(7, 9, 10), k=tokens)
         words = self._rng.choices(range(_WORDS), cum_weights=_STEPS, k=tokens)
-        return [f"{source}w{word}" for source, word in zip(sources, words, strict=True)]
+        return " ".join([f"{source}w{word}" for source, word in zip(sources, words, strict=True)])
 
 
 _NO_REQUESTS = [

@@ -1,9 +1,5 @@
 """Reads topics as any client of Kafka sees them, with kafka-python itself and not with the service's own code."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
@@ -16,34 +12,19 @@ _POLLS = 60
 _ANSWER_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class TailRecord:
-    """A record at its place.
+class Tail:
+    """Reads topics from their beginnings, each record once, across any failure of the broker.
 
-    time_ms: when it was appended, by the broker's clock, milliseconds since 1970.
+    topics: name to number of partitions.
+    positions: TopicPartition to the offset at which reading continues; there may be gaps before it.
     """
 
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
-    time_ms: int = 0
-
-
-class TopicTail:
-    """Reads a topic from its beginning, each record once, across any failure of the broker."""
-
-    def __init__(self, servers, topic, partitions):
+    def __init__(self, servers, topics):
         self._servers = servers
-        self._places = [TopicPartition(topic, partition) for partition in range(partitions)]
-        self._next = dict.fromkeys(range(partitions), 0)
+        self.positions = {
+            TopicPartition(topic, place): 0 for topic, places in topics.items() for place in range(places)
+        }
         self._consumer = None
-
-    @property
-    def positions(self):
-        """Partition to the offset at which reading continues; there may be gaps before it."""
-        return dict(self._next)
 
     def read(self):
         """Yield the records that are there now and were not read before, in order within each partition.
@@ -63,40 +44,32 @@ class TopicTail:
         self._consumer = None
 
     def _read(self):
-        consumer = self._connected()
+        consumer = self._consumer = self._consumer or self._open()
         # Fixed before reading: a topic that grows all the time would never let this call end.
-        ends = consumer.end_offsets(self._places, timeout_ms=_ANSWER_MS)
+        ends = consumer.end_offsets(list(self.positions), timeout_ms=_ANSWER_MS)
         for _ in range(_POLLS):
-            if all(self._next[place.partition] >= ends[place] for place in self._places):
+            if all(self.positions[place] >= end for place, end in ends.items()):
                 return
-            for records in consumer.poll(timeout_ms=_POLL_MS).values():
+            for place, records in consumer.poll(timeout_ms=_POLL_MS).items():
                 for record in records:
-                    self._next[record.partition] = record.offset + 1
-                    headers = tuple((name, value or b"") for name, value in record.headers)
-                    yield TailRecord(
-                        record.partition, record.offset, record.key, record.value, headers, record.timestamp
-                    )
+                    self.positions[place] = record.offset + 1
+                    yield record
             # Compaction and the marks of transactions leave offsets without a record, also at the end of the topic.
-            for place in self._places:
-                position = consumer.position(place, timeout_ms=_ANSWER_MS) or 0
-                self._next[place.partition] = max(self._next[place.partition], position)
-        raise ComponentUnreachable(f"Kafka at {self._servers} sends nothing of {self._places[0].topic}")
-
-    def _connected(self):
-        if self._consumer is None:
-            self._consumer = self._open()
-            self._consumer.assign(self._places)
-            for place in self._places:
-                self._consumer.seek(place, self._next[place.partition])
-        return self._consumer
+            for place, known in self.positions.items():
+                self.positions[place] = max(known, consumer.position(place, timeout_ms=_ANSWER_MS) or 0)
+        raise ComponentUnreachable(f"Kafka at {self._servers} sends nothing more")
 
     def _open(self):
-        return KafkaConsumer(
+        consumer = KafkaConsumer(
             bootstrap_servers=self._servers,
-            # Positions are kept in `_next`, which outlives a consumer.
+            # Positions outlive a consumer.
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed",
             max_partition_fetch_bytes=8 << 20,
             fetch_max_wait_ms=50,
         )
+        consumer.assign(list(self.positions))
+        for place, offset in self.positions.items():
+            consumer.seek(place, offset)
+        return consumer

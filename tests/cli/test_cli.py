@@ -7,6 +7,7 @@ import pytest
 
 from streamtopic import errors
 from streamtopic.cli import build_parser, main
+from streamtopic.console import plain
 from streamtopic.signed import SigningKey
 
 KEY = str(SigningKey.from_seed(bytes(32), "test/default").public)
@@ -106,3 +107,12 @@ def test_each_kind_of_error_has_its_status(monkeypatch, capsys, error, status):
     monkeypatch.setattr("streamtopic.cli.Parser.parse_args", lambda *_: args)
     assert main([]) == status
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(43200.0, "43,200"), (1455.7, "1,456"), (1.45521, "1.455"), (8.449e-07, "8.449e-07"), (1e15, "1e+15"), ([], "-")],
+)
+def test_a_value_of_json_is_written_for_a_person(value, shown):
+    """A figure has four digits, or is a whole number if it has more; a dash is nothing."""
+    assert plain(value) == shown

@@ -8,7 +8,7 @@ from appending import append
 from ledger_maker import LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, InvalidRelease, UsageError
-from streamtopic.signed import Alive, Runs, proof_message, to_messages, tombstones
+from streamtopic.signed import Alive, Runs, proof_message, to_messages
 from streamtopic.signed.canonical import written
 from streamtopic.streams import FileLog
 from waiting import flipped
@@ -69,60 +69,9 @@ def test_a_second_release_of_a_version_is_refused(subscribe, maker):
     assert subscriber.refused == 2
 
 
-def test_a_release_is_taken_once_its_own_proof_comes(subscribe, maker, log):
-    """A proof that anybody wrote before keeps a version back only until the service writes the right one."""
-    data, facts = maker.made(1)
-    log.append_many(TOPIC, [*to_messages(1, data), proof_message(1, "this proves nothing")])
-    subscriber = subscribe()
-    assert subscriber.poll() is None
-    (logged,) = maker.append(facts)
-    log.append_many(TOPIC, [proof_message(1, maker.proof(logged.index))])
-    assert subscriber.poll().version == 1
-    assert subscriber.refused == 1
-
-
-def test_what_was_refused_takes_bounded_memory(subscribe, maker, log):
-    """Of releases without a proof, the last sixteen are kept, until they are erased."""
-    for version in range(1, 28):
-        log.append_many(TOPIC, [*to_messages(version, maker.made(version)[0]), proof_message(version, "no")])
-    subscriber = subscribe()
-    assert subscriber.poll() is None
-    assert subscriber.refused == 27
-    assert [version for version, *_ in subscriber._releases._pending] == list(range(12, 28))
-    log.append_many(TOPIC, tombstones(15, 1))
-    assert subscriber.poll() is None
-    assert 15 not in [version for version, *_ in subscriber._releases._pending]
-
-
-def test_withdrawn_versions_are_left_out(subscribe, maker):
-    """What a later release withdraws is not given out, unless asked for."""
-    maker.publish(1)
-    maker.publish(2)
-    maker.publish(3, withdrawn=(1, 2), kind="unlearn")
-    subscriber = subscribe()
-    assert versions(subscriber) == [3]
-    assert subscriber.withdrawn == {1, 2}
-
-
-@pytest.mark.parametrize("by", ["version", "entry"])
-def test_a_release_refuses_to_serve_once_withdrawn(subscribe, maker, by):
-    """A version that was given out stops serving when the ledger withdraws it, with or without a version after it."""
-    maker.publish(1)
-    subscriber = subscribe()
-    release = subscriber.poll()
-    assert release.topics()
-    if by == "version":
-        maker.publish(2, withdrawn=(1,), kind="unlearn")
-    else:
-        maker.alive(made=5, withdrawn=(1,))
-    assert versions(subscriber) == ([2] if by == "version" else [])
-    for serve in (release.topics, lambda: release.transform(["text"])):
-        with pytest.raises(InvalidRelease, match="withdrawn"):
-            serve()
-
-
-def test_a_release_of_a_revoked_key_serves_no_more(log):
-    """A list of keys that comes later makes its entry void, and no withdrawal says so."""
+@pytest.mark.parametrize("by", ["version", "entry", "key"])
+def test_a_release_refuses_to_serve_once_withdrawn(log, by):
+    """It stops when the ledger withdraws it, with or without a version after it, or revokes the key of its entry."""
     old, new = key_of("news", 0), key_of("news", 1)
     maker = LedgerMaker(log, key=old, root=key_of("news", 9))
     maker.begin_list()
@@ -131,10 +80,16 @@ def test_a_release_of_a_revoked_key_serves_no_more(log):
     subscriber = ModelSubscriber(log, model="news", public_key=maker.pinned, idle_seconds=0)
     release = subscriber.poll()
     assert release.topics()
-    maker.revoke(old, made.index)
-    assert subscriber.poll() is None
-    with pytest.raises(InvalidRelease, match="withdrawn"):
-        release.topics()
+    if by == "version":
+        maker.publish(2, withdrawn=(1,), kind="unlearn")
+    elif by == "entry":
+        maker.alive(made=5, withdrawn=(1,))
+    else:
+        maker.revoke(old, made.index)
+    assert versions(subscriber) == ([2] if by == "version" else [])
+    for serve in (release.topics, lambda: release.transform(["text"])):
+        with pytest.raises(InvalidRelease, match="withdrawn"):
+            serve()
 
 
 def test_a_restart_goes_on_where_it_stopped(subscribe, maker, tmp_path):

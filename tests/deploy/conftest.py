@@ -27,12 +27,12 @@ from appending import append
 from certificates import Authority
 from servers.kafka_broker import KafkaBroker
 from servers.ports import quiet_port, quiet_ports
-from servers.redis_cluster import find_tls_server
+from servers.redis_cluster import RedisNode, find_tls_server
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.local_kafka import broker_jars, find_java
 from streamtopic.local.local_redis import find_server
 from streamtopic.streams import KafkaLog, KafkaOptions
-from waiting import PATIENCE, until
+from waiting import PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
@@ -69,28 +69,18 @@ def secrets(request, tmp_path_factory):
     port = quiet_port()
     executable, secured = _redis_server()
     variables = {"MODEL": getattr(request.module, "MODEL_NAME", "default"), "REDIS_VERSION": _version(executable)}
-    variables |= getattr(request.module, "ASKED", {})
     made = make_secrets(folder / "secrets", f"127.0.0.1:{port}", **variables)
-    words = SERVICES["redis"]["command"]
+    words = [word.removeprefix("--") for word in SERVICES["redis"]["command"]]
     options = dict(zip(words[1::2], words[2::2], strict=True))
-    own = str(made / "redis.pem")
-    options |= {"--dir": str(folder), "--aclfile": str(made / "redis-users.acl"), "--bind": "127.0.0.1"}
-    options |= {"--tls-port": str(port), "--tls-cert-file": own, "--tls-key-file": own}
+    options |= {"aclfile": made / "redis-users.acl", "bind": "127.0.0.1"}
     if not secured:
-        options = {name: value for name, value in options.items() if "tls" not in name} | {"--port": str(port)}
+        options = {name: value for name, value in options.items() if "tls" not in name}
         for file in made.glob("*.url"):
             file.write_text(file.read_text().replace("rediss:", "redis:").partition("?")[0])
-    log = folder / "redis.log"
-    with log.open("wb") as output:
-        command = [str(executable), *(word for pair in options.items() for word in pair)]
-        server = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-    try:
-        until(lambda: b"Ready to accept" in log.read_bytes() or server.poll() is not None, log.read_text)
-        assert server.poll() is None, log.read_text()
+    certificate = made / "redis.pem" if secured else None
+    node = RedisNode(folder / "redis", options, port=port, server=executable, certificate=certificate)
+    with contextlib.closing(node.start()):
         yield made
-    finally:
-        server.kill()
-        server.wait()
 
 
 def _redis_server():

@@ -1,4 +1,4 @@
-"""What deploy/ says fits the program: command lines, settings, extras, secrets."""
+"""What deploy/ says fits the program: command lines, settings, secrets; of compose and of systemd."""
 
 import os
 import re
@@ -12,12 +12,20 @@ import yaml
 
 from streamtopic import settings as program_settings
 from streamtopic.cli import build_parser
+from streamtopic.settings import Settings
 from streamtopic.signed import PublicKey, SigningKey, load_secret
 
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"].startswith("streamtopic")}
+
+UNIT = DEPLOY / "systemd" / "streamtopic@.service"
+ON_ITS_OWN = ("ingest", "schedule", "serve")
+
+
+def options(name, file=UNIT):
+    """Return the values of an option of the unit of systemd, or of a drop-in, which may stand several times."""
+    return re.findall(rf"^{name}=(.*)$", file.read_text("utf-8"), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +44,31 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize("name", OURS)
 def test_command_lines_are_those_of_the_program(name):
     """Each is parsed as the program would, and names a settings file that is mounted there."""
-    args = build_parser().parse_args(OURS[name]["command"])
-    assert args.config == Path("/streamtopic.toml")
+    assert build_parser().parse_args(OURS[name]["command"]).config == Path("/streamtopic.toml")
     keys = {"source": "signing.pub", "target": "/run/secrets/signing.pub"}
     assert OURS[name]["configs"] == ["streamtopic.toml", keys, "ca.pem"]
+
+
+@pytest.mark.parametrize("part", ON_ITS_OWN)
+def test_the_unit_starts_a_part_of_the_program(part):
+    """The instance's name is the command, and the rest of the line is parsed as the program would."""
+    (line,) = options("ExecStart")
+    program, *words = line.replace("%i", part).split()
+    assert Path(program).name == "streamtopic"
+    assert build_parser().parse_args(words).config == Path("/etc/streamtopic/streamtopic.toml")
+
+
+def test_the_variables_of_the_unit_are_settings_and_its_files_credentials():
+    """Each variable is a setting, and each path below the credentials has the prefix that systemd gives to them."""
+    given = dict(entry.split("=", 1) for entry in options("Environment"))
+    ours = {name.removeprefix("STREAMTOPIC_").lower() for name in given if name.startswith("STREAMTOPIC_")}
+    assert ours - {"secrets_dir"} <= Settings.model_fields.keys()
+    assert [entry.partition(":")[0] for entry in options("LoadCredential")] == ["streamtopic", "signing.pub"]
+    keys = [
+        entry for name in ("keys", "suppression") for entry in options("LoadCredential", UNIT.parent / f"{name}.conf")
+    ]
+    assert [entry.partition(":")[0] for entry in keys] == ["signing.key", "noise.key", "receipt.key", "suppression.key"]
+    assert given["STREAMTOPIC_KEYS"] == given["STREAMTOPIC_SECRETS_DIR"] == "%d"
 
 
 def test_the_example_settings_load(monkeypatch, tmp_path):

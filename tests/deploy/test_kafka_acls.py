@@ -11,7 +11,6 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from appending import append
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams import KafkaLog
-from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -36,16 +35,6 @@ WRITES = {
 GROUPS = {"ingest", "operator"}
 
 
-@pytest.fixture
-def broker(deployed_kafka):
-    """The broker of compose.yaml."""
-    return deployed_kafka
-
-
-def _options(broker, role, **changes):
-    return broker.options(role, **changes)
-
-
 def _client(broker, role):
     return broker.options(role).client() | {"request_timeout_ms": 60_000}
 
@@ -57,9 +46,9 @@ def _refused(right):
 
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("role", ROLES)
-def test_who_may_write(broker, role, topic):
+def test_who_may_write(deployed_kafka, role, topic):
     """A producer writes documents and nothing else; only schedule writes releases and the ledger."""
-    with KafkaLog(_options(broker, role)) as log:
+    with KafkaLog(deployed_kafka.options(role)) as log:
         if topic in WRITES.get(role, ()):
             assert append(log, topic, b"k", b"v", partition=0)[0] == 0
         else:
@@ -69,9 +58,9 @@ def test_who_may_write(broker, role, topic):
 
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("role", ROLES)
-def test_who_may_read(broker, role, topic):
+def test_who_may_read(deployed_kafka, role, topic):
     """A producer and a subscriber read no documents; a subscriber reads releases and the ledger."""
-    with KafkaLog(_options(broker, role)) as log:
+    with KafkaLog(deployed_kafka.options(role)) as log:
         if topic in READS.get(role, ()):
             assert log.read(topic, 0, 0)
         else:
@@ -80,9 +69,9 @@ def test_who_may_read(broker, role, topic):
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_who_may_join_the_group(broker, role):
+def test_who_may_join_the_group(deployed_kafka, role):
     """Nobody but ingest and the operator takes a partition or moves the group's offsets."""
-    consumer = KafkaConsumer(**_client(broker, role), group_id="streamtopic-news", enable_auto_commit=False)
+    consumer = KafkaConsumer(**_client(deployed_kafka, role), group_id="streamtopic-news", enable_auto_commit=False)
     with contextlib.closing(consumer):
         place = TopicPartition("news.documents", 0)
         if role in GROUPS | {"serve"}:
@@ -95,16 +84,16 @@ def test_who_may_join_the_group(broker, role):
             with pytest.raises(AuthorizationError):
                 consumer.commit({place: OffsetAndMetadata(1, "", -1)})
     if role == "ingest":
-        with KafkaLog(_options(broker, role)) as log:
-            membership = open_membership(log, "news.documents", "streamtopic-news", 6_000)
+        with KafkaLog(deployed_kafka.options(role)) as log:
+            membership = log.join("news.documents", "streamtopic-news", 6_000)
             assert membership.poll(PATIENCE) == {0}
             membership.leave()
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_nobody_opens_a_transaction(broker, role):
+def test_nobody_opens_a_transaction(deployed_kafka, role):
     """The rule that denies goes before every rule that allows, the operator's as well."""
-    producer = KafkaProducer(**_client(broker, role), transactional_id=f"t-{role}", max_block_ms=60_000)
+    producer = KafkaProducer(**_client(deployed_kafka, role), transactional_id=f"t-{role}", max_block_ms=60_000)
     try:
         with pytest.raises(AuthorizationError):
             producer.init_transactions()
@@ -113,15 +102,15 @@ def test_nobody_opens_a_transaction(broker, role):
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_who_may_administer(broker, role):
+def test_who_may_administer(deployed_kafka, role):
     """New and other topics and the deletion of topics are nobody's; settings of this model's are the operator's."""
-    admin = KafkaAdminClient(**_client(broker, role))
+    admin = KafkaAdminClient(**_client(deployed_kafka, role))
     with contextlib.closing(admin):
         with pytest.raises(AuthorizationError):
             admin.create_topics([NewTopic("strange", 1, 1)])
         with pytest.raises(AuthorizationError):
             admin.delete_topics(["news.ledger"])
-    with KafkaLog(_options(broker, role)) as log:
+    with KafkaLog(deployed_kafka.options(role)) as log:
         if role == "operator":
             log.configure("news.documents", {"max.compaction.lag.ms": "1000000"})
             log.create("news.documents", 1, {})
@@ -131,8 +120,8 @@ def test_who_may_administer(broker, role):
                 log.configure("news.documents", {"max.compaction.lag.ms": "1000000"})
 
 
-def test_nobody_comes_in_without_a_password(broker):
+def test_nobody_comes_in_without_a_password(deployed_kafka):
     """Nor with another role's."""
     refused = pytest.raises(SettingsError, match="refuses this user")
-    with KafkaLog(_options(broker, "ingest", sasl_password=broker.password("schedule"))) as log, refused:
+    with KafkaLog(deployed_kafka.options("ingest", sasl_password=deployed_kafka.password("schedule"))) as log, refused:
         log.partitions("news.documents")

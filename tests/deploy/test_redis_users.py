@@ -8,6 +8,7 @@ from embedded_service import Service
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
+from streamtopic.service.leading import publish
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 from streamtopic.state import Connection
@@ -53,8 +54,8 @@ def run(service):
             writer.sum_if_due()
         with service("schedule") as scheduler:
             found["step"] = scheduler.scheduler.step("retrain" if not deleted else "unlearn")
-            found["receipts"] = scheduler.publish()
-            found["residue"] = scheduler.clear_residue(whole=True)
+            found["receipts"] = publish(scheduler.publisher)
+            found["residue"] = scheduler.leader.clear_residue(whole=True)
             found["published"] = scheduler.publisher.step()
             found["alive"] = scheduler.ledger.ledger.alive
     return found
@@ -130,7 +131,7 @@ DENIED = [
     ("serve", ("SET", f"{MODEL}:request", "retrain:1")),
     ("serve", ("HSET", f"{MODEL}:links", "a", "b")),
     ("serve", ("HSET", f"{MODEL}:ledger:head", "offset", "0")),
-    ("serve", ("HSET", f"{PARTITION}:meta", "next", "0")),
+    ("serve", ("HSET", f"{PARTITION}:meta", "facts", "0")),
     ("serve", ("EVAL", "return redis.call('DEL', KEYS[1])", "1", f"{PARTITION}:meta")),
     ("serve", ("EVALSHA", "0" * 40, "1", f"{PARTITION}:meta")),
     ("serve", ("EVALSHA", "0" * 40, "1", f"{MODEL}:lease")),
@@ -201,15 +202,15 @@ def test_a_person_is_forgotten_with_these_rights(run, service):
         received = serve.door.receive((), subjects=["person"], name="of-a-portal")
         assert serve.door.receive((), subjects=["person"], name="of-a-portal").salt == received.salt
     with service("schedule") as scheduler:
-        assert scheduler.move_requests()["sent"] == 1
+        assert scheduler.leader.move_requests()["sent"] == 1
     counted(service)
     with service("schedule") as scheduler:
-        assert scheduler.move_requests()["counted"] == 1
+        assert scheduler.leader.move_requests()["counted"] == 1
         assert scheduler.scheduler.step("unlearn").version is not None
-        scheduler.publish()
+        publish(scheduler.publisher)
         receipts = Receipts(scheduler.log, model="default", public_key=scheduler.public_key)
         assert receipts.covering("of-a-portal", salt=received.salt).documents == 2
-        assert scheduler.move_requests()["completed"] == 1
+        assert scheduler.leader.move_requests()["completed"] == 1
         assert scheduler.connection.call("HGETALL", f"{PARTITION}:people").keys() == {b"secret", b"through"}
     with service("serve") as serve:
         assert serve.status()["documents"] == 58

@@ -5,6 +5,7 @@ import functools
 import re
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from embedded_service import Service
 from streamtopic.client import ModelSubscriber
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
+from streamtopic.service.ingest import partition_ingest
 from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.leading import publish
 from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.settings import Settings
 from streamtopic.state import ModelSettings, ModelState
@@ -77,12 +80,17 @@ class Trip:
 
     def __enter__(self):
         threading.setprofile(self._enter)
+        # Only a thread that begins from here on is followed.
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(partition_ingest, "_reading", ThreadPoolExecutor(1))
         sys.setprofile(self._enter)
         return self
 
     def __exit__(self, *_):
         sys.setprofile(None)
         threading.setprofile(None)
+        partition_ingest._reading.shutdown()
+        self._patch.undo()
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +106,10 @@ def service(tmp_path_factory):
         capacity={"rule": "fixed", "documents": 1000},
     )
     with Service(settings) as instance:
-        # Without a thread that reads ahead: it would be older than the trace, which then could not follow it.
+        # Without suppressions, which most services do not have.
+        given = {"settings": instance.state.settings, "clock": instance.clock}
         instance.ingests = [
-            Ingest(
-                instance.connection,
-                instance.log,
-                instance.names,
-                partition,
-                settings=instance.state.settings,
-                clock=instance.clock,
-                ahead=False,
-            )
+            Ingest(instance.connection, instance.log, instance.names, partition, **given)
             for partition in range(settings.partitions)
         ]
         instance.add(Document(f"d{n}", text, {}) for n, text in enumerate(texts))
@@ -149,9 +150,7 @@ def test_a_document_passes_the_files_that_the_page_names(connection, tmp_path):
     log = FileLog(tmp_path)
     log.create(names.documents, 1)
     log.create(names.rejected, 1)
-    ingest = Ingest(
-        connection, log, names, 0, settings=ModelSettings(1, 256), clock=lambda: 1_700_000_000.0, ahead=False
-    )
+    ingest = Ingest(connection, log, names, 0, settings=ModelSettings(1, 256), clock=lambda: 1_700_000_000.0)
     with Trip() as trip:
         log.append_many(names.documents, [encode_add("x", text="apple banana iron tin")])
         assert ingest.step().records == 1
@@ -167,7 +166,7 @@ def test_a_deletion_and_its_release_pass_the_files_that_the_page_names(service):
         for ingest in service.ingests:
             ingest.step()
         assert service.scheduler.step().version is not None
-        assert service.publish() == 1
+        assert publish(service.publisher) == 1
     assert len(deletion.files) <= MOST["deletion"]
     # Traces, requests and word statistics are looked for as well, on the way of every deletion and after it.
     with Trip() as rest:

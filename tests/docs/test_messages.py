@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streamtopic.documents import events, subjects, suppression
+from streamtopic.documents import events, suppression
 from streamtopic.documents.events import MAX_VALUES, Delete, Document, decode_record
 from streamtopic.local.local_kafka import broker_jars, find_java
 from streamtopic.signed import (
@@ -120,7 +120,7 @@ def test_limits_are_those_of_the_program():
     assert (labels["maxProperties"], labels["propertyNames"]["maxLength"]) == (events.MAX_LABELS, events.MAX_LABEL)
     assert labels["additionalProperties"]["maxLength"] == events.MAX_LABEL
     named = add["subjects"]
-    assert (named["maxItems"], named["items"]["maxLength"]) == (subjects.MAX_SUBJECTS, subjects.MAX_SUBJECT)
+    assert (named["maxItems"], named["items"]["maxLength"]) == (events.MAX_SUBJECTS, events.MAX_SUBJECT)
     for request in (MESSAGES["tombstone"]["headers"], MESSAGES["delete"]["payload"]):
         assert request["properties"]["request"]["maxLength"] == events.MAX_REQUEST
     assert MESSAGES["chunk"]["payload"]["x-max-bytes"] == CHUNK_BYTES
@@ -136,7 +136,7 @@ def test_limits_are_those_of_the_program():
 
 def test_reasons_are_those_of_the_program():
     """Every reason in the code is described, and none besides."""
-    source = "".join(Path(module.__file__).read_text("utf-8") for module in (events, subjects, suppression))
+    source = "".join(Path(module.__file__).read_text("utf-8") for module in (events, suppression))
     # A bad request id is only our own producer's fault; whether there is room is known to ingest alone.
     used = set(re.findall(r'InvalidEvent\(\s*"([a-z-]+)"', source)) - {"request"}
     assert set(MESSAGES["rejected"]["payload"]["properties"]["reason"]["enum"]) == used

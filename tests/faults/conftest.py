@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from campaign.cluster import Cluster
-from campaign.rounds import Options, run
+from campaign.rounds import run
 from streamtopic.errors import ComponentUnreachable
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
@@ -23,11 +23,11 @@ def campaign(tmp_path):
         print(f"seed {SEED}, data in {tmp_path}")  # noqa: T201  a failure is looked into with these
         with ExitStack() as stack:
             try:
-                started = stack.enter_context(Cluster(tmp_path, sharded=sharded))
+                started = Cluster(tmp_path, stack, sharded=sharded)
             except ComponentUnreachable as error:
                 if os.environ.get("CI"):
                     raise
                 pytest.skip(str(error))
-            return run(started, Options(SEED, **options), print)
+            return run(started, SEED, say=print, **options)
 
     return made

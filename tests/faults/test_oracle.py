@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from campaign.checks import check_forwards
-from campaign.oracle import Live, Oracle, count
+from campaign.oracle import Oracle
 from campaign.reading import demanded, home, understand
 from campaign.stream import EventStream
 from streamtopic.counts import Weighting
@@ -72,17 +72,6 @@ def test_oracle_counts_like_the_kernel():
     assert counted.documents == expected.cooccurrence.documents == len(live) > 150
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 255, 256, 257, 8191, 8192])
-@pytest.mark.parametrize("others", [0, 1, 300, 63 * 8192])
-def test_weights_are_those_of_the_service(length, others):
-    """Both round the same fraction in the same way, at every corner of f(L), for a document of several passages too."""
-    repeated = max(1, length // 2)
-    pairs = count([Live(((length, {"one": repeated, "two": 1}), (others, {})), {})]).pairs
-    counted = length - max(0, repeated - 2)
-    weight = int(Weighting(256).weights([counted], [counted + others])[0])
-    assert pairs.get(("one", "two"), 0) == min(repeated, 2) * weight
-
-
 def test_oracle_and_service_understand_the_same_requests():
     """Some are sent twice, some records are no requests, and some are tombstones of others."""
     oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(5), PARTITIONS, live=100)
@@ -131,7 +120,7 @@ def test_a_record_elsewhere_is_nothing_there_whatever_its_headers_say():
     assert oracle.counts().documents == 1
     oracle.take(at, 1, key, None, (("st-origin", b"1/5"),))
     assert oracle.counts().documents == 0
-    assert [span.holds(cut) for span in oracle.books[at].spans for cut in (0, 1, 2)] == [False, True, False]
+    assert [life.holds(cut) for life in oracle.books[at].lives for cut in (0, 1, 2)] == [False, True, False]
 
 
 def test_what_came_elsewhere_must_take_effect_at_home():

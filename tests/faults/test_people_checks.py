@@ -9,7 +9,6 @@ from campaign.people_checks import check_people, said_of
 from campaign.witness import Witness
 from ledger_maker import key_of, receipt_of
 from streamtopic.signed import RequestReceipt
-from streamtopic.streams import TopicNames
 
 SALT = b"0123456789abcdef"
 HEADERS = (("request", b"why"), ("salt", SALT))
@@ -33,7 +32,7 @@ def _cover(witness, index=9, **changes):
 @pytest.fixture
 def told():
     """Two documents of a person, one of them sent while the request ran, forgotten and reported: (oracle, witness)."""
-    oracle, witness = Oracle(1), Witness("nowhere", TopicNames("m"), key_of("m").public)
+    oracle, witness = Oracle(1), Witness(key_of("m").public, "m")
     records = [
         (b"a", _add("ann", "bob"), ()),
         (b"other", _add("bob"), ()),

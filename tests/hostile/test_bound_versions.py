@@ -7,7 +7,7 @@ import pytest
 from embedded_service import Service
 from ledger_maker import LedgerMaker, envelope_of, key_of
 from streamtopic.documents.corpus import Document
-from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.keystream import VersionNoise
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
 from streamtopic.signed import KeyList, Revoked, SigningKey
@@ -49,7 +49,7 @@ def found_in(instance, version=None):
 
 def whole(maker, keys=None):
     """The ledger of a maker as an auditor reads it, and whether it is one tree and its receipts are borne out."""
-    read = read_ledger(maker.log, maker.model, keys or maker.keys())
+    read = read_ledger(maker.log, keys or maker.keys())
     tree, receipts = read.findings()
     return read, tree, receipts
 
@@ -152,7 +152,7 @@ def test_bytes_of_a_withdrawn_version_that_come_again_are_noticed(files):
 def test_the_commitment_is_to_the_counts_in_the_log(files, monkeypatch):
     """A version that commits to other counts than those of its documents fails `verify`, whatever else it holds."""
     with monkeypatch.context() as patch:
-        patch.setattr(NoiseKey, "commitment", lambda *_: "0" * 64)
+        patch.setattr(VersionNoise, "commitment", lambda *_: "0" * 64)
         files.delete(["doc-002"])
         files.settle()
     found = found_in(files)

@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 
 from appending import append
 from campaign.oracle import Oracle
+from plain_counts import plain_counts
 from streamtopic.counts import Weighting
 from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -137,7 +138,7 @@ def _transactions(options, topic):
 
 def _digest(connection, model):
     counts = Reader(connection, model, 1).counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
 
 @pytest.mark.slow
@@ -167,7 +168,7 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         left = documents_in_log(log, names.documents, {0: end}, lambda *_: None)
         found = left.numbering.count(list(left.alive.values()), Weighting(256))
         digest = _digest(connection, names.model)
-        assert found.cooccurrence.digest(found.words) == digest
+        assert plain_counts(found.cooccurrence, found.words) == digest
         assert delete_missed(ingest, log) == 0
         remove_partition(connection, names.model, 0)
         again = Ingest(connection, log, names, 0, settings=fixed, clock=time.time)

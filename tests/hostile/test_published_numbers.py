@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections import Counter
-from functools import cache
 from typing import ClassVar
 
 import msgpack
@@ -13,18 +12,17 @@ import pytest
 from embedded_service import Service, silent
 from shared_noise import with_noise
 from streamtopic.bench.chain_corpora import KINDS
-from streamtopic.counts import Counts, DocumentBatch, Passage, count
+from streamtopic.counts import Counts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.modeller import Base, CertifiedModeller, NotVerified
-from streamtopic.service.schedule.payload import Guarded, TaskData, no_sample
+from streamtopic.service.schedule.payload import Ingredients
 from streamtopic.service.schedule.scheduler import describe
-from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
 from streamtopic.state import RemainingBase
-from streamtopic.topics.learner_options import LearnerOptions
 
 TOPICS = {
     "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -106,7 +104,7 @@ def updated_without(instance, candidates):
     (version,) = instance.settle().versions
     assert (version["version"], version["kind"]) == (2, "unlearn")
     release = instance.release(2)
-    evidence, _ = gather(instance.sources, 2, silent)
+    evidence = instance.evidence(2, silent)
     return release, version, evidence
 
 
@@ -141,7 +139,7 @@ def test_digests_in_redis_are_keyed(opened, mode):
         with opened(name, noise, **MODES[mode]) as instance:
             instance.add(corpus())
             instance.settle()
-            counts.append(dict(instance.state.releases())[1]["noised"])
+            counts.append(instance.release(1).envelope.commitment)
             head = instance.connection.call("HGET", "{st:default}:base", "head")
             bases.append(msgpack.unpackb(head, strict_map_key=False)["sha256"])
     assert counts[0] == counts[1] != counts[2]
@@ -151,12 +149,6 @@ def test_digests_in_redis_are_keyed(opened, mode):
 
 
 KEY = NoiseKey(bytes(range(32)))
-# Each set of documents that was found: 112 documents whose anchors lead by one sixteenth exactly, in real numbers. So a
-# number that is rounded down to a power of two doubles where another path to the model ends one rounding above.
-SIXTEENTH = {
-    "bbb": 8, "ccc": 16, "fff": 2, "dcf": 16, "dfg": 16, "bcg": 16, "ddf": 16,
-    "abe": 8, "efh": 4, "bgg": 4, "abh": 2, "abd": 2, "eeh": 2,
-}  # fmt: skip
 
 
 class Held(Counts):
@@ -191,19 +183,20 @@ def plain(value):
 
 def published(made, base, kind, version):
     """Return all fields of a version that may not depend on forgotten documents, by name."""
-    plan = made.draw(no_sample, KEY, "m", version, TaskData())
+    drawn = KEY.of("m", version)
+    plan = made.draw(Ingredients(drawn, read=None))
     noise = {**plan.shown, "grid": plan.grid, "covariance_grid": plan.covariance_grid}
     places = {"kind": kind, "version": version, "parent": version - 1, "model": "m", "created": 0}
-    facts = describe(made, base, base.documents - made.documents)
-    envelope = {**places, **facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}
+    facts = describe(made, base, base.documents - made.counts.documents)
+    envelope = {**places, **facts, **noise, "commitment": drawn.commitment(plan.digest)}
     return {**_inside(plain(envelope)), **plain(plan.payload)}
 
 
 def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
     modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
-    made, capacity = modeller.retrain(source, lambda _: 50)
-    return modeller, made, Base(1, RemainingBase({}, {}, made.documents), made.anchors, capacity)
+    made = modeller.retrain(source, 50)
+    return modeller, made, Base(1, RemainingBase({}, {}, source.documents), made.anchors, 50)
 
 
 def after_forgetting(modeller, base, retained, options):
@@ -240,31 +233,11 @@ def differing(retained, candidates, options):
     return had, +fields
 
 
-@cache
-def constructed():
-    """Return names, the retained documents, and 60 sets of one to three others."""
-    names = tuple("abcdefgh")
-    texts = [text for text, times in SIXTEENTH.items() for _ in range(times)]
-    rng = np.random.default_rng(0)
-    others = [["".join(rng.choice(names, rng.integers(2, 9))) for _ in range(rng.integers(1, 4))] for _ in range(60)]
-    return names, texts, others
-
-
-def batch(texts, names):
-    """Return documents of one-letter words."""
-    documents = []
-    for text in texts:
-        words, times = np.unique([names.index(letter) for letter in text], return_counts=True)
-        documents.append([Passage(len(text), words.astype(np.int32), times.astype(np.int32))])
-    return DocumentBatch.build(documents)
-
-
 def test_every_field_is_compared_or_listed():
     """A new field of payload or envelope is thought of: it is compared here, or it is listed with a reason."""
-    names, texts, _ = constructed()
-    options = LearnerOptions(learner="paper", n_topics=2, max_df=1.0, min_df=1)
-    retained = Held(names, count(batch(texts, names), len(names), options.weighting))
-    _, made, base = retrained(retained, options)
+    pool = KINDS["planted topics"](np.random.default_rng(0))
+    options = dataclasses.replace(pool.options, learner="paper")
+    _, made, base = retrained(Held(pool.names, pool.counts(np.ones(pool.size, bool))), options)
     compared = {*published(made, base, "retrain", 1)}
     fields = {field.name for kind in (Envelope, Payload) for field in dataclasses.fields(kind)}
     assert not compared & {*OUTSIDE, *BY_SETTINGS}

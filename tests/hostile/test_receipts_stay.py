@@ -9,7 +9,7 @@ from ledger_maker import SALT, key_of, receipt_of
 from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch
 from streamtopic.service.inspection.examination import examine_log
-from streamtopic.service.instance import provision
+from streamtopic.service.instance import provision, topic_settings
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.settings import Settings
 from streamtopic.signed import KeyRing
@@ -93,7 +93,7 @@ def test_receipts_are_not_published_where_they_could_be_lost(log, connection, ka
     model = Model(connection, log)
     settings = Settings(model=model.names.model, kafka=kafka_server.servers, redis_url=redis_server.url, partitions=1)
     with Service(settings) as parts:
-        provision(log, model.names, 1, parts.topic_settings)
+        provision(log, model.names, 1, topic_settings(parts.settings))
         for losing in (HASTY, {"cleanup.policy": "delete", "retention.ms": "604800000"}, {"retention.bytes": "9999"}):
             log.configure(model.names.ledger, losing)
             with pytest.raises(StateMismatch, match="run `streamtopic init`"):
@@ -101,11 +101,11 @@ def test_receipts_are_not_published_where_they_could_be_lost(log, connection, ka
             assert log.end(model.names.ledger, 0) == 0
             (found,) = (
                 finding
-                for finding in examine_log(parts.log, parts.settings, parts.topic_settings)
+                for finding in examine_log(parts.log, parts.settings, topic_settings(parts.settings))
                 if finding.name == model.names.ledger
             )
             assert found.passed is False
-            provision(log, model.names, 1, parts.topic_settings)
+            provision(log, model.names, 1, topic_settings(parts.settings))
             have = log.settings(model.names.ledger)
             assert (have["cleanup.policy"], have["retention.ms"], have["retention.bytes"]) == ("delete", "-1", "-1")
     model.issue(*range(3))

@@ -49,19 +49,35 @@ def clock():
     return Clock()
 
 
-def opened(folder, clock, **more):
+def opened(folder, clock):
     """An embedded instance with an append-only file, which clears up at once."""
-    plain = {
-        "dir": folder,
-        "topics": 2,
-        "min_df": 1,
-        "max_df": 1.0,
-        "max_forget_lag": 0,
-        "capacity": {"rule": "fixed", "documents": 1000},
-        "residue_max_age": 0.0,
-        "backups_kept": 0.0,
-    }
-    return Service(Settings(**{**plain, **more}), clock=clock)
+    settings = Settings(
+        dir=folder,
+        topics=2,
+        min_df=1,
+        max_df=1.0,
+        max_forget_lag=0,
+        capacity={"rule": "fixed", "documents": 1000},
+        residue_max_age=0.0,
+        backups_kept=0.0,
+    )
+    return Service(settings, clock=clock)
+
+
+@pytest.fixture
+def service(tmp_path, clock, monkeypatch):
+    """An instance with a version of 60 documents, whose base goes quickly once it was replaced."""
+    with opened(tmp_path, clock) as service:
+        short_grace(monkeypatch)
+        service.add(_documents())
+        service.settle()
+        yield service
+
+
+def deleted(service, *documents):
+    """Delete documents; return the offset of the last record."""
+    service.delete(documents)
+    return service.log.end(service.names.documents, 0) - 1
 
 
 def places(folder, word=RARE):
@@ -104,8 +120,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         for topic in (service.names.documents, service.names.releases):
             assert any(RARE.encode() in (record.value or b"") for record in service.log.read(topic, 0, 0)), topic
         assert any("redis" in place for place in before), before
-        service.delete(["r0", "r1"])
-        offset = service.log.end(service.names.documents, 0) - 1
+        offset = deleted(service, "r0", "r1")
         service.settle()
         assert any("redis" in place for place in places(tmp_path))
         assert residue(service).of(0).of(Stage.STATE).offset <= offset
@@ -118,52 +133,44 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         assert all(reached.values())
 
 
-def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(tmp_path, clock, monkeypatch):
+def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(service, clock, monkeypatch):
     """It was made before the deletion, and whoever reads the topic still gets it, although it is withdrawn."""
-    with opened(tmp_path, clock) as service:
-        short_grace(monkeypatch)
-        service.add(_documents())
+    compact = service.log.compact
+
+    def spared(*topics, **more):
+        return compact(*{*topics} - {service.names.releases}, **more)
+
+    offset = deleted(service, "d0")
+    with monkeypatch.context() as patch:
+        patch.setattr(service.log, "compact", spared)
         service.settle()
-        compact = service.log.compact
-
-        def spared(*topics, **more):
-            return compact(*{*topics} - {service.names.releases}, **more)
-
-        service.delete(["d0"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        with monkeypatch.context() as patch:
-            patch.setattr(service.log, "compact", spared)
-            service.settle()
-            clock.ahead += 3_600
-            service.settle()
-            service.residue.look_again()
-            service.residue.step(whole=True)
-            assert residue(service).of(0).of(Stage.LOG).offset <= offset
         clock.ahead += 3_600
-        settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)
+        service.settle()
+        service.leader.residue.look_again()
+        service.leader.residue.step(whole=True)
+        assert residue(service).of(0).of(Stage.LOG).offset <= offset
+    clock.ahead += 3_600
+    settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)
 
 
-def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch, capsys):
+def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     """One entry of the ledger covers all deletions that came to their end, and it can be proved."""
-    with opened(tmp_path, clock) as service:
-        short_grace(monkeypatch)
-        service.add(_documents())
-        service.settle()
-        service.delete(["d0", "d1", "d2", "unknown"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
-        receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
-        found = list(receipts)
-        assert len(found) == 4
-        erased = receipts.erased(found[0])
-        assert all(receipts.erased(receipt) == erased for receipt in found)
-        assert set(erased.reached[0]) == set(Stage)
-        assert erased.attested == ("backups",)
-        service.settle()
-        logged = LedgerReader(service.log, service.settings.model, service.keys).catch_up()
-        assert [one.entry for one in logged if isinstance(one.entry, Erased)] == [erased]
-        proved = LedgerProof.parse(receipts.proof(erased)).verify(service.keys)
-        assert proved.entry == erased
+    offset = deleted(service, "d0", "d1", "d2", "unknown")
+    settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
+    found = list(receipts)
+    assert len(found) == 4
+    erased = receipts.erased(found[0])
+    assert all(receipts.erased(receipt) == erased for receipt in found)
+    assert set(erased.reached[0]) == set(Stage)
+    assert erased.attested == ("backups",)
+    service.settle()
+    logged = LedgerReader(service.log, service.settings.model, service.keys).catch_up()
+    assert [one.entry for one in logged if isinstance(one.entry, Erased)] == [erased]
+    proved = LedgerProof.parse(receipts.proof(erased)).verify(service.keys)
+    assert proved.entry == erased
+    # A command has the folder to itself.
+    service.__exit__()
     capsys.readouterr()
     assert main(["receipt", found[0].id, "--dir", str(tmp_path), "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)["receipts"]
@@ -173,65 +180,55 @@ def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch,
 
 
 @pytest.mark.parametrize("where", ["_look_through", "_free_in_state", "_rewrite", "write"])
-def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeypatch, where):
+def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypatch, where):
     """Ended anywhere, it dates no stage earlier than it was reached, and comes to the same end."""
-    with opened(tmp_path, clock) as service:
-        short_grace(monkeypatch)
-        service.add(_documents())
-        service.settle()
-        service.delete(["d0"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        began, before = int(clock() * 1000), residue(service)
-        keeper = service.residue if where != "write" else service.residue._store
-        whole, calls = getattr(type(keeper), where), []
+    offset = deleted(service, "d0")
+    began, before = int(clock() * 1000), residue(service)
+    keeper = service.leader.residue if where != "write" else service.leader.residue._store
+    whole, calls = getattr(type(keeper), where), []
 
-        def killed(self, *arguments, **named):
-            calls.append(where)
-            if len(calls) % 2:
-                raise KeyboardInterrupt
-            return whole(self, *arguments, **named)
+    def killed(self, *arguments, **named):
+        calls.append(where)
+        if len(calls) % 2:
+            raise KeyboardInterrupt
+        return whole(self, *arguments, **named)
 
-        monkeypatch.setattr(type(keeper), where, killed)
+    monkeypatch.setattr(type(keeper), where, killed)
 
-        def done():
-            nonlocal before
-            try:
-                service.settle()
-            except KeyboardInterrupt:
-                service.forget_parts()
-                short_grace(monkeypatch)
-            now = residue(service)
-            assert all(now.of(0).of(stage).offset >= before.of(0).of(stage).offset for stage in Stage)
-            before = now
-            return now.completed.get(0, 0) > offset
+    def done():
+        nonlocal before
+        try:
+            service.settle()
+        except KeyboardInterrupt:
+            service.forget_parts()
+            short_grace(monkeypatch)
+        now = residue(service)
+        assert all(now.of(0).of(stage).offset >= before.of(0).of(stage).offset for stage in Stage)
+        before = now
+        return now.completed.get(0, 0) > offset
 
-        until(done, lambda: residue(service))
-        receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
-        reached = receipts.erased(next(iter(receipts))).reached[0]
-        assert min(reached.values()) >= began
-        assert reached["file"] >= reached["state"]
+    until(done, lambda: residue(service))
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
+    reached = receipts.erased(next(iter(receipts))).reached[0]
+    assert min(reached.values()) >= began
+    assert reached["file"] >= reached["state"]
 
 
-def test_deletions_that_never_stop_hold_no_stage_up(tmp_path, clock, monkeypatch):
+def test_deletions_that_never_stop_hold_no_stage_up(service):
     """Changes come again and again meanwhile, each with a document that left: earlier ones end as well."""
-    with opened(tmp_path, clock) as service:
-        short_grace(monkeypatch)
-        service.add(_documents())
+    offset = deleted(service, "d0")
+    numbers = itertools.count(1)
+
+    def done():
+        more = f"more-{next(numbers)}"
+        service.add([Document(more, "apple banana cherry iron", {})])
         service.settle()
-        service.delete(["d0"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        numbers = itertools.count(1)
+        service.delete([more])
+        service.settle()
+        return residue(service).completed.get(0, 0) > offset
 
-        def done():
-            more = f"more-{next(numbers)}"
-            service.add([Document(more, "apple banana cherry iron", {})])
-            service.settle()
-            service.delete([more])
-            service.settle()
-            return residue(service).completed.get(0, 0) > offset
-
-        until(done, lambda: residue(service), 0.0)
-        assert residue(service).of(0).counted.offset > offset + 2
+    until(done, lambda: residue(service), 0.0)
+    assert residue(service).of(0).counted.offset > offset + 2
 
 
 def test_kafkas_own_compaction_is_observed(kafka_server):

@@ -4,22 +4,13 @@ import logging
 
 import pytest
 
-from embedded_service import Service
-from streamtopic.documents.corpus import Document
+from embedded_service import PLAIN, Service
 from streamtopic.service.schedule import modeller as modelling
-from streamtopic.service.verify import gather, passed
-from streamtopic.settings import Settings
+from streamtopic.service.verify import passed
+from streamtopic.settings import load
+from tests.service.three_topics import leaning
 
-THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
-PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity": {"share": 0.5}, "max_forget_lag": 0.0}
 START = 1_700_000_000.0
-
-
-def corpus(number=60):
-    """Documents of three themes, each with words of the next."""
-    for k in range(number):
-        words = THEMES[k % 3] * 2 + THEMES[(k + 1) % 3][: k % 5] + [THEMES[k % 3][k % 12]] * (k % 7)
-        yield Document(f"doc-{k:03d}", " ".join(words))
 
 
 @pytest.fixture
@@ -29,9 +20,10 @@ def opened(tmp_path):
     running = []
 
     def service(**more):
-        running.append(Service(Settings(dir=tmp_path, **PLAIN, **more), clock=lambda: now[0]).__enter__())
+        settings = load({"dir": tmp_path, **PLAIN, **more})
+        running.append(Service(settings, clock=lambda: now[0]).__enter__())
         running[-1].now = now
-        running[-1].add(corpus())
+        running[-1].add(leaning(60))
         running[-1].settle()
         return running[-1]
 
@@ -48,7 +40,7 @@ def forget(instance, number):
 
 def grow(instance, number):
     """Add documents, so many that a version with them is made; the versions that came of it."""
-    instance.add([Document(f"new-{number}-{k}", document.text) for k, document in enumerate(corpus(10))])
+    instance.add(leaning(10, prefix=f"new-{number}"))
     return instance.settle().versions
 
 
@@ -121,7 +113,7 @@ def test_a_check_is_evidence(opened):
     """The report of a version that was checked says so, as a finding and in the record."""
     instance = opened(self_check=0)
     forget(instance, 1)
-    evidence, _ = gather(instance.sources, 2)
+    evidence = instance.evidence(2)
     (finding,) = (one for one in evidence["findings"] if one["name"] == "self check")
     assert finding["passed"] is True
     assert evidence["record"]["self_check"]["passed"] is True

@@ -10,6 +10,7 @@ import waiting
 from embedded_service import Service
 from streamtopic.documents.events import encode_add
 from streamtopic.service.inspection import facts
+from streamtopic.service.instance import topic_settings
 from streamtopic.service.log_history import hidden
 from streamtopic.settings import load
 from waiting import until
@@ -24,7 +25,7 @@ def service(tmp_path, kafka_server, redis_server, monkeypatch):
     monkeypatch.setattr(facts, "STALLED_AFTER", PATIENCE)
     given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"open{next(_numbers)}"}
     with Service(load(given)) as made:
-        for topic, settings in made.topic_settings.items():
+        for topic, settings in topic_settings(made.settings).items():
             made.log.create(topic, 1, settings)
         _ = made.state
         made.send([encode_add("victim", text="some plain words")])

@@ -1,8 +1,6 @@
-"""The local Kafka: a real broker that ends with its program, and can be started again where tests need that."""
+"""The local Kafka: a real broker that ends with its program."""
 
 import importlib.util
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from servers.kafka_broker import KafkaBroker
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalKafka
 from streamtopic.local.local_kafka import find_java
@@ -34,30 +31,13 @@ def answers(servers):
         return probe.connect_ex((host, int(port))) == 0
 
 
-def test_it_comes_up_again_after_kill_9(tmp_path):
-    """Killed by itself or by others, it starts again in its folder on its port."""
-    with KafkaBroker(tmp_path) as server:
-        servers = server.servers
-        server.kill()
-        assert not answers(servers)
-        server.start()
-        os.kill(server.pid, signal.SIGKILL)
-        until(lambda: not answers(servers))
-        server.stop()
-        server.start()
-        assert server.servers == servers
+def test_the_broker_ends_when_its_program_is_killed():
+    """Kill -9 of the program leaves no broker and no temporary folder behind."""
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True) as program:
+        pid, servers, folder = program.stdout.readline().split()
+        assert alive(int(pid))
         assert answers(servers)
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_the_broker_ends_when_its_program_is_killed(how):
-    """Neither SIGTERM nor kill -9 of the program leaves a broker or its temporary folder behind."""
-    program = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
-    pid, servers, folder = program.stdout.readline().split()
-    assert alive(int(pid))
-    program.send_signal(how)
-    program.wait()
-    program.stdout.close()
+        program.kill()
     until(lambda: not alive(int(pid)))
     assert not answers(servers)
     until(lambda: not Path(folder).exists())

@@ -17,11 +17,11 @@ from streamtopic.state import Applied, Changes, Connection, ModelSettings, Parti
 from waiting import alive, until, until_written
 
 HOLD = """
-import sys, time
+import sys
 from streamtopic.local import LocalRedis
 server = LocalRedis(sys.argv[1] or None, persistent=bool(sys.argv[1])).start()
 print(server.pid, server.url, flush=True)
-time.sleep(60)
+sys.stdin.read()
 """
 
 
@@ -62,18 +62,16 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
             assert (state.meta.next_offset, state.meta.documents) == (20, 20)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, None])
 @pytest.mark.parametrize("kept", [True, False])
-def test_the_server_ends_when_its_program_is_killed(tmp_path, how, kept):
-    """Neither SIGTERM nor kill -9 of the program leaves a server or its temporary folder behind."""
-    program = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path) if kept else ""], stdout=subprocess.PIPE, text=True
-    )
-    pid, url = program.stdout.readline().split()
-    assert alive(int(pid))
-    program.send_signal(how)
-    program.wait()
-    program.stdout.close()
+def test_the_server_ends_with_its_program(tmp_path, how, kept):
+    """Neither its end, nor SIGTERM, nor kill -9 leaves a server or its temporary folder behind."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path) if kept else ""]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        pid, url = program.stdout.readline().split()
+        assert alive(int(pid))
+        if how is not None:
+            program.send_signal(how)
     until(lambda: not alive(int(pid)))
     until(lambda: not Path(url.removeprefix("unix://")).parent.exists())
 

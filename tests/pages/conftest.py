@@ -114,7 +114,7 @@ def prepared(tmp_path_factory):
         with Service(Settings(**plain, hold_seconds=1e6, brake_share=0.01, redis_url=redis.url)) as service:
             service.door.receive(["d3"])
             service.door.receive(["d4", "d5"])
-            service.move_requests()
+            service.leader.move_requests()
             service.door.cancel(service.door.receive(["d6"]).request.id)
         # Whatever time has passed since is more than this.
         yield Prepared(Settings(**plain, max_forget_lag=1e-6, redis_url=redis.url), done)

@@ -48,7 +48,7 @@ def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
     assert (before["state"], before["proof"], before["receipts"], before["proofs"]) == ("waiting", None, 0, [])
     with Service(instance) as service:
         for _ in range(3):
-            service.move_requests()
+            service.leader.move_requests()
             service.settle()
         keys = service.keys
     after = json.loads(ask("/requests/of-a-portal").text)
@@ -59,13 +59,15 @@ def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
 
 
 def test_a_request_that_is_sent_again_is_one(ask):
-    """The same id with the same documents is answered as before; with others it is refused."""
+    """The same id with the same documents or people is answered as before; with others it is refused."""
     first, again = send(ask, id="twice", documents=["d2", "d3"]), send(ask, id="twice", documents=["d3", "d2"])
     assert [(status, said["id"], said["state"], said["salt"]) for status, said in (first, again)] == [
         (202, "twice", "waiting", first[1]["salt"])
     ] * 2
     status, said = send(ask, id="twice", documents=["d4"])
     assert (status, "twice" in said["error"]) == (409, True)
+    people = [send(ask, id="person", subjects=[name])[0] for name in ("one", "one", "another")]
+    assert people == [202, 202, 409]
 
 
 @pytest.mark.parametrize("token", [None, "", "guessed-token", TOKEN[:-1], TOKEN + "x", TOKEN.upper()])

@@ -11,6 +11,7 @@ from streamtopic.paper.capacity_formulas import (
     estimate_constants,
     fit_constants,
     precondition,
+    task_capacity,
     theorem_sensitivity,
     theorem_sigma,
 )
@@ -23,6 +24,15 @@ from streamtopic.topics.learner_options import LearnerOptions
 def test_published_capacities(m, r, documents):
     """The formula at c = 1, epsilon 1, delta 1e-6, 5,000 words gives the known numbers of documents."""
     assert int(base_capacity(1, m, 5_000, r, 1, 1e-6)) == documents
+
+
+def test_a_task_on_common_topics_bears_more():
+    """Theorem 3 worked out by hand: the least mass of its own topics takes the place of the least that any has."""
+    z = np.array([0.1, 0.2, 0.7])
+    every, some = (task_capacity(2.0, 10**6, 1_000, 0.5, 1e-6, z, which) for which in ([0, 1, 2], [2]))
+    # c min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2)
+    assert (every, some) == (pytest.approx(163.7324, rel=1e-6), pytest.approx(222.2222, rel=1e-6))
+    assert task_capacity(1.0, 10**6, 1_000, 0.5, 1e-6, z, [1]) == pytest.approx(111.1111, rel=1e-6)
 
 
 def test_constants_are_read_off_the_model():

@@ -12,12 +12,12 @@ from scipy.stats import chisquare, norm
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy.accounting import gaussian_scale
-from streamtopic.privacy.keystream import NoiseKey, box_muller, draw_normals, exact_normal, standard_normals
-from streamtopic.privacy.noise import add_noise, grid_of, plan_noise, project_columns, release_matrix
+from streamtopic.privacy.keystream import NoiseKey, box_muller, draw_normals, exact_normal
+from streamtopic.privacy.noise import Guarded, add_noise, grid_of, plan_noise, project_columns, release_matrix
 
 KEY = NoiseKey(bytes(range(32)))
-SEED = KEY.seed("news", 1, "digest")
-GUARANTEE = {"tolerance": 1e-7, "epsilon": 1.0, "delta": 1e-6}
+SEED = KEY.of("news", 1).seed("digest")
+GUARANTEE = Guarded(1.0, 1e-6, 1e-7)
 
 
 def simplex(n, r, seed=0):
@@ -28,17 +28,17 @@ def simplex(n, r, seed=0):
 @pytest.mark.parametrize(
     "other",
     [
-        KEY.seed("news", 2, "digest"),
-        KEY.seed("news", 1, "digesu"),
-        KEY.seed("new", 1, "digest"),
-        KEY.seed("news1", 1, "digest"),
-        KEY.seed("news", 1, "digest", "B"),
-        NoiseKey(bytes(32)).seed("news", 1, "digest"),
+        KEY.of("news", 2).seed("digest"),
+        KEY.of("news", 1).seed("digesu"),
+        KEY.of("new", 1).seed("digest"),
+        KEY.of("news1", 1).seed("digest"),
+        KEY.of("news", 1).seed("digest", "B"),
+        NoiseKey(bytes(32)).of("news", 1).seed("digest"),
     ],
 )
 def test_any_other_material_draws_independently(other):
     """Changing any part of the material gives noise that does not correlate with the former."""
-    correlation = np.corrcoef(standard_normals(SEED, 40_000), standard_normals(other, 40_000))[0, 1]
+    correlation = np.corrcoef(draw_normals(SEED, 40_000).values, draw_normals(other, 40_000).values)[0, 1]
     assert abs(correlation) < 5 / 200
 
 
@@ -110,11 +110,10 @@ def test_doubt_does_not_change_what_floats_are_sure_of(monkeypatch):
 def test_sigma_is_the_calibrated_one():
     """Noise on A has sigma = s(eps, delta) * 2 * tolerance, measured and stated, whatever A is and however large."""
     A = simplex(2_000, 20)
-    released = release_matrix(A, seed=SEED, **GUARANTEE)
+    released = release_matrix(A, GUARANTEE, SEED)
     plan = released.plan
     assert plan.sigma == gaussian_scale(1.0, 1e-6) * 2e-7
-    assert plan.slack == 0
-    assert plan == release_matrix(simplex(30, 2, seed=1), seed=SEED, **GUARANTEE).plan
+    assert plan == release_matrix(simplex(30, 2, seed=1), GUARANTEE, SEED).plan
     assert (released.noised - A).std() == pytest.approx(plan.sigma, rel=0.02)
     assert np.array_equal(released.noised, add_noise(A, plan, SEED))
     assert np.array_equal(released.matrix, project_columns(released.noised))
@@ -123,7 +122,7 @@ def test_sigma_is_the_calibrated_one():
 def steps_of_noise(purpose, count=200_000):
     """Return noise on zeros, in steps of the grid, for a purpose, and the plan."""
     plan = plan_noise(2e-7, 1.0, 1e-6)
-    return add_noise(np.zeros(count), plan, KEY.seed("news", 1, "digest", purpose)) / plan.grid, plan
+    return add_noise(np.zeros(count), plan, KEY.of("news", 1).seed("digest", purpose)) / plan.grid, plan
 
 
 @pytest.mark.parametrize("purpose", ["A", "R", "heads"])
@@ -174,7 +173,7 @@ def test_low_bits_give_a_naive_sum_away_and_ours_not():
     plan = plan_noise(2e-7, 1.0, 1e-6)
     value = plan.sensitivity / 2
     zeros, small = np.zeros(2_000), np.full(2_000, value)
-    naive = [where + plan.sigma * standard_normals(SEED, 2_000) for where in (zeros, small)]
+    naive = [where + plan.sigma * draw_normals(SEED, 2_000).values for where in (zeros, small)]
     assert [int(granular(numbers, value).sum()) > 0 for numbers in naive] == [True, False]
     ours = [add_noise(where, plan, SEED) for where in (zeros, small)]
     assert [int(granular(numbers, value).sum()) for numbers in ours] == [0, 0]
@@ -215,4 +214,4 @@ def test_what_is_no_number_is_never_released(bad):
     A = simplex(20, 3)
     A[3, 1] = bad
     with pytest.raises(UsageError, match="not finite"):
-        release_matrix(A, seed=SEED, **GUARANTEE)
+        release_matrix(A, GUARANTEE, SEED)

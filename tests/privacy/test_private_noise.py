@@ -11,14 +11,22 @@ from scipy.linalg import toeplitz
 
 from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import CannotLearn
-from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
 from streamtopic.privacy.keystream import NoiseKey, exact_normal
+from streamtopic.privacy.private_noise import (
+    _POWER,
+    UNIT,
+    SeriesNoise,
+    document_matrices,
+    factors,
+    noised_matrix,
+    sensitivity,
+    word_weights,
+)
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
-from streamtopic.privacy.series_noise import _POWER, SeriesNoise, factors, sensitivity
 from streamtopic.topics.learner_options import LearnerOptions
 
 KEY = NoiseKey(bytes(range(32)))
-SEEDS = [KEY.seed("news", number, "digest", "series") for number in range(1, 65)]
+SEEDS = [KEY.of("news", number).seed("digest", "series") for number in range(1, 65)]
 WORDS = 7
 
 

@@ -1,20 +1,16 @@
 """Theorem mode: sigma to the letter, the same for every forget set, and honest about what is left of the model."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from streamtopic.counts import Counts, Weighting, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.paper.capacity_formulas import ModelConstants
-from streamtopic.paper.theorem import (
-    TheoremOptions,
-    fit_constants,
-    plan_theorem,
-    theorem_release,
-)
+from streamtopic.paper.algorithm1 import BaseStatistics, remaining
+from streamtopic.paper.capacity_formulas import ModelConstants, fit_constants
+from streamtopic.paper.theorem import TheoremOptions, draw, examine, plan_theorem
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
@@ -24,9 +20,10 @@ CONSTANTS = ModelConstants(a=2.0, p_sep=0.1, gamma=0.5, eps0=0.01)
 LENGTH = 10
 
 
-def seeds(run=1):
-    """Seeds of one run's noise, by purpose."""
-    return lambda purpose: NoiseKey(bytes(32)).seed("model", run, "digest", purpose)
+def released(run, version=1):
+    """A and R of a run with the noise of a version."""
+    noise = NoiseKey(bytes(32)).of("model", version)
+    return draw(run, lambda purpose: noise.seed("digest", purpose))
 
 
 def small(words=8, topics=2, separability=0.3, seed=0, **more):
@@ -55,6 +52,11 @@ class Corpus:
 
     def fit(self, start=0):
         return learn(self.counts(range(start, self.documents.documents)), self.options)
+
+    def run(self, fit, forgotten, options):
+        """Algorithm 1 up to its noise. forgotten: documents, none for the reference run."""
+        base = BaseStatistics.of(fit, self.counts(range(self.documents.documents)))
+        return examine(remaining(fit, self.counts(forgotten) if len(forgotten) else None), base, options)
 
     def richest(self, word, k):
         """Up to k documents that hold a word, most often first: an adversary's choice."""
@@ -90,41 +92,38 @@ def test_sigma_is_the_proofs_sigma():
 
 def test_noise_tells_nothing_of_the_forget_set(corpus, fit):
     """No, one or T documents, and a reference run on what is left, all get noise of the same size."""
-    options = TheoremOptions(deletions=10, c=0.02, length=LENGTH)
-    plans = [
-        theorem_release(fit, corpus.counts(range(k)) if k else None, options, seeds()).plan.topics for k in (0, 1, 10)
-    ]
-    plans.append(theorem_release(corpus.fit(start=10), None, options, seeds()).plan.topics)
+    options = TheoremOptions(deletions=10, c=0.02)
+    plans = [corpus.run(fit, range(k), options).plan.topics for k in (0, 1, 10)]
+    plans.append(corpus.run(corpus.fit(start=10), (), options).plan.topics)
     assert plans == [plans[0]] * 4
 
 
 def test_a_release_is_a_model(corpus, fit):
     """Columns of A are on the simplex, R has no negative eigenvalue, and a seed draws the same noise again."""
-    options = TheoremOptions(deletions=10, c=0.02, length=LENGTH)
-    first, again, other = (theorem_release(fit, corpus.counts(range(7)), options, seeds(run)) for run in (1, 1, 2))
-    assert first.words == corpus.planted.words
-    assert first.A.min() >= 0
-    assert first.A.sum(axis=0) == pytest.approx(np.ones(2))
-    assert np.array_equal(first.R, first.R.T)
-    assert np.linalg.eigvalsh(first.R)[0] > -1e-12
-    assert first.A.tobytes() == again.A.tobytes()
-    assert first.R.tobytes() == again.R.tobytes()
-    assert not np.array_equal(first.A, other.A)
-    assert not np.array_equal(first.R, other.R)
+    run = corpus.run(fit, range(7), TheoremOptions(deletions=10, c=0.02))
+    (A, R), again, other = (released(run, version) for version in (1, 1, 2))
+    assert run.found.words == corpus.planted.words
+    assert A.min() >= 0
+    assert A.sum(axis=0) == pytest.approx(np.ones(2))
+    assert np.array_equal(R, R.T)
+    assert np.linalg.eigvalsh(R)[0] > -1e-12
+    assert (A.tobytes(), R.tobytes()) == tuple(part.tobytes() for part in again)
+    assert not np.array_equal(A, other[0])
+    assert not np.array_equal(R, other[1])
 
 
 def test_noise_that_a_retraining_would_not_draw_shows(corpus, fit):
     """Where Delta of S and of S less the forget set round apart, the two could be told apart, and a check says so."""
     m, T = 20_000, 10
-    plan = plan_theorem(m, 8, 2, fit_constants(fit), 1.0, TheoremOptions(T, length=LENGTH))
+    plan = plan_theorem(m, 8, 2, fit_constants(fit), 1.0, TheoremOptions(T))
     # Delta is put just below a power of sqrt 2, so that that of fewer documents lies above it.
     c = 2.0 ** (math.floor(2 * math.log2(plan.formula)) / 2) / plan.formula * (1 - 1e-7)
-    edge = TheoremOptions(T, c=c, length=LENGTH, constants=fit_constants(fit))
-    for forgotten, alike in ((None, True), (corpus.counts(range(T)), False)):
-        release = theorem_release(fit, forgotten, edge, seeds())
-        (check,) = [check for check in release.checks if check.name.startswith("Delta")]
+    edge = TheoremOptions(T, c=c, known=asdict(fit_constants(fit)))
+    for forgotten, alike in ((0, True), (T, False)):
+        run = corpus.run(fit, range(forgotten), edge)
+        (check,) = [check for check in run.checks if check.name.startswith("Delta")]
         assert check.holds is alike
-        assert release.compared.ratio == pytest.approx(1 if alike else math.sqrt(2))
+        assert run.compared.ratio == pytest.approx(1 if alike else math.sqrt(2))
 
 
 def test_a_retraining_is_estimated_as_it_would_estimate_itself(corpus, fit):
@@ -135,10 +134,10 @@ def test_a_retraining_is_estimated_as_it_would_estimate_itself(corpus, fit):
     power = 2.0 ** (math.ceil(2 * math.log2(at.formula)) / 2) / at.formula
     for c in (1 + 1e-7, 1 - 1e-7):
         # The retraining's Delta lies next to a power of sqrt 2, on one side or the other.
-        edge = TheoremOptions(300, c=power * c, length=LENGTH, q_norm=1.0)
-        here = plan_theorem(20_000, 8, 2, fit_constants(fit), 1.0, edge)
-        there = plan_theorem(twin.documents, 8, 2, fit_constants(twin), 1.0, edge)
-        found = theorem_release(fit, corpus.counts(forget), edge, seeds()).compared.ratio
+        edge = TheoremOptions(300, c=power * c)
+        here = plan_theorem(20_000, 8, 2, fit_constants(fit), float(fit.p.max()), edge)
+        there = plan_theorem(twin.documents, 8, 2, fit_constants(twin), float(twin.p.max()), edge)
+        found = corpus.run(fit, forget, edge).compared.ratio
         expected = max(
             max(one.sensitivity / two.sensitivity, two.sensitivity / one.sensitivity)
             for one, two in ((here.topics, there.topics), (here.covariance, there.covariance))
@@ -151,50 +150,42 @@ def test_constants_that_promise_too_much_are_caught(corpus, fit, name, safe, hop
     """A constant set on the safe side of its estimate holds; one that would make noise smaller fails its check."""
     estimate = getattr(fit_constants(fit), name)
     for factor, holds in ((safe, True), (hopeful, False)):
-        options = TheoremOptions(3, length=LENGTH, known={name: factor * estimate})
-        checks = theorem_release(fit, None, options, seeds(), compare=False).checks
+        checks = corpus.run(fit, (), TheoremOptions(3, known={name: factor * estimate})).checks
         assert [check.holds for check in checks if check.name.endswith("as it is set")] == [holds]
 
 
-def capacity_trials(trials, m, words, topics, c, separability):
-    """Entry errors of released A with T documents forgotten, at random and against each anchor; Delta covers all."""
-    errors = []
-    for seed in range(trials):
-        corpus = Corpus(small(words, topics, separability, seed), m, seed)
+def test_deletions_up_to_t_keep_the_utility():
+    """Nine in ten releases with T documents forgotten, at random or against an anchor, are within 0.01 of A*."""
+    errors, m, c = [], 40_000, 0.03
+    for seed in range(8):
+        corpus = Corpus(small(seed=seed), m, seed)
         fit = corpus.fit()
-        constants = fit_constants(fit)
-        one = plan_theorem(m, words, topics, constants, 1.0, TheoremOptions(1, 0.9, 1e-6, c)).topics.sigma
+        one = plan_theorem(m, 8, 2, fit_constants(fit), 1.0, TheoremOptions(1, 0.9, 1e-6, c)).topics.sigma
         # The greatest T at which the noise's largest entry keeps half of the utility loss for the learner.
-        T = int(0.005 / (one * math.sqrt(2 * math.log(words * topics))))
+        T = int(0.005 / (one * math.sqrt(2 * math.log(16))))
         assert T >= 1
-        options = TheoremOptions(T, 0.9, 1e-6, c, LENGTH)
+        options = TheoremOptions(T, 0.9, 1e-6, c)
         rng = np.random.default_rng(seed)
         forget = [np.sort(rng.choice(m, T, replace=False))]
         forget += [corpus.richest(anchor, T) for anchor in corpus.planted.anchors]
-        for run, chosen in enumerate(forget):
-            release = theorem_release(fit, corpus.counts(chosen), options, seeds(run + 10 * seed))
-            assert all(check.holds for check in release.checks[-3:])
-            assert not release.vacuity.vacuous
-            errors.append(corpus.planted.recovery(release.words, release.A).A)
-    return np.array(errors)
-
-
-def test_deletions_up_to_t_keep_the_utility():
-    """Nine in ten releases with T documents forgotten, chosen at random or against an anchor, are within 0.01 of A*."""
-    errors = capacity_trials(8, 40_000, 8, 2, 0.03, 0.3)
-    assert (errors <= 0.01).mean() >= 0.9
+        for version, chosen in enumerate(forget):
+            run = corpus.run(fit, chosen, options)
+            assert all(check.holds for check in run.checks[-3:])
+            assert "vacuous" not in run.vacuity
+            A, _ = released(run, version + 10 * seed)
+            errors.append(corpus.planted.recovery(run.found.words, A).A)
+    assert (np.array(errors) <= 0.01).mean() >= 0.9
 
 
 def test_a_constant_too_small_is_caught(corpus, fit):
     """Where Delta does not cover the measured distance to a retraining, the check says that the claim is wrong."""
-    release = theorem_release(fit, None, TheoremOptions(1, c=1e-7, length=LENGTH), seeds())
-    failed = {check.name for check in release.checks if not check.holds}
-    assert "measured ||Abar - A^F||_F" in failed
-    assert release.implied_c > 1e-7
-    enough = theorem_release(fit, None, TheoremOptions(1, c=1.01 * release.implied_c, length=LENGTH), seeds())
-    assert enough.distance == release.distance
+    run = corpus.run(fit, (), TheoremOptions(1, c=1e-7))
+    assert "measured ||Abar - A^F||_F" in {check.name for check in run.checks if not check.holds}
+    assert run.implied_c > 1e-7
+    enough = corpus.run(fit, (), TheoremOptions(1, c=1.01 * run.implied_c))
+    assert enough.compared.topics_apart == run.compared.topics_apart
     assert "measured ||Abar - A^F||_F" not in {check.name for check in enough.checks if not check.holds}
-    assert enough.implied_c == pytest.approx(release.implied_c)
+    assert enough.implied_c == pytest.approx(run.implied_c)
 
 
 def test_lost_anchors_are_caught():
@@ -203,10 +194,10 @@ def test_lost_anchors_are_caught():
     fit = rare.fit()
     anchor = fit.choice[0]
     forget = rare.richest(anchor, int(0.8 * np.count_nonzero(rare.documents.words == anchor)))
-    release = theorem_release(fit, rare.counts(forget), TheoremOptions(len(forget), length=LENGTH), seeds())
+    run = rare.run(fit, forget, TheoremOptions(len(forget)))
     retrained = learn(rare.counts(np.setdiff1d(np.arange(4_000), forget)), rare.options)
     assert retrained.anchors != fit.anchors
-    assert not next(check for check in release.checks if "anchors" in check.name).holds
+    assert not next(check for check in run.checks if "anchors" in check.name).holds
 
 
 @pytest.mark.parametrize(
@@ -221,8 +212,6 @@ def test_lost_anchors_are_caught():
         ({"deletions": 0}, "capacity of 0"),
         ({"c": 0.0}, "c is"),
         ({"c": math.inf}, "c is"),
-        ({"length": -1.0}, "length"),
-        ({"q_norm": 1.5}, "q_norm"),
         ({"known": {"gamma": 0.0}}, "gamma"),
         ({"known": {"beta": 1.0}}, "beta"),
     ],
@@ -235,15 +224,15 @@ def test_what_the_proof_does_not_cover_is_refused(wrong, named):
 
 def test_what_cannot_be_released_says_why(corpus, fit):
     """Too many documents, strangers, a flat covariance and a lost anchor end in errors, not in NaN."""
-    options = TheoremOptions(50, length=LENGTH)
+    options = TheoremOptions(50)
     with pytest.raises(UsageError, match="exceed the capacity of 50"):
-        theorem_release(fit, corpus.counts(range(51)), options, seeds())
+        corpus.run(fit, range(51), options)
     few = learn(corpus.counts(range(40)), corpus.options)
     with pytest.raises(NegativeCounts):
-        theorem_release(few, corpus.counts(range(40, 90)), options, seeds())
+        corpus.run(few, range(40, 90), options)
     for flat in (replace(CONSTANTS, gamma=0.0), replace(CONSTANTS, p_sep=0.0), replace(CONSTANTS, gamma=math.nan)):
         with pytest.raises(UsageError, match="above 0"):
-            theorem_release(fit, None, replace(options, constants=flat), seeds())
+            plan_theorem(20_000, 8, 2, flat, 1.0, options)
     holders = corpus.richest(corpus.planted.words.index(fit.anchors[0]), 10**6)
     with pytest.raises(CannotLearn):
-        theorem_release(fit, corpus.counts(holders), replace(options, deletions=10**6), seeds())
+        corpus.run(fit, holders, replace(options, deletions=10**6))

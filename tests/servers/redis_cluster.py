@@ -1,31 +1,22 @@
 """Several Redis servers on this machine that stand in for one another: a cluster, or a primary that sentinels watch."""
 
-import atexit
 import contextlib
 import os
-import random
 import shutil
-import socket
 import subprocess
-import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import redis
 
-from certificates import Authority
-from servers.node import Node
+from servers.node import Group, Node
+from servers.ports import quiet_port
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child
 from streamtopic.local.local_redis import find_server
 from waiting import PATIENCE
 
 _SLOTS = 16384
-# Nodes of a cluster speak to each other on the port that lies this far above their own.
-_BUS = 10_000
-# Below the ports of outgoing connections: one of those could take the port of a node that is away for a moment.
-_PORTS = range(10_000, 20_000)
+_MASTERS = 3
 DEFAULTS = {
     "bind": "127.0.0.1",
     "protected-mode": "yes",
@@ -73,27 +64,28 @@ class RedisNode(Node):
     """One server on a port of the loopback, with a folder of its own. It can be killed and started again.
 
     options: of the server.
+    port: None for a free one.
     sentinel: whether it is a sentinel.
-    bus: whether it is a node of a cluster.
     server: the program, in place of the one that is found.
     door: is given the port of the server, and returns the one that the cluster names to clients and replicas.
-    authority: signs its certificate; then it speaks TLS and nothing else.
+    certificate: file with its key, next to that of its authority; then it speaks TLS and nothing else.
     """
 
-    def __init__(self, folder, options, *, sentinel=False, bus=False, server=None, door=None, authority=None):
+    def __init__(self, folder, options, *, port=None, sentinel=False, server=None, door=None, certificate=None):
         super().__init__()
-        self.port = _free_port(bus=bus)
+        self.port = port or quiet_port()
         self.named_port = self.port if door is None else door(self.port)
         self.folder = folder
-        self._executable = server or (None if authority is None else find_tls_server())
-        named = {} if door is None else {"cluster-announce-port": str(self.named_port)}
-        self._options = {**options, **named, "port": str(self.port), "dir": str(folder)}
-        self._sentinel = sentinel
-        trusted = {}
-        if authority is not None:
-            self._options |= _tls_options(self.port, authority, bus=bus)
-            trusted = {"ssl": True, "ssl_ca_certs": str(authority.file)}
-        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, protocol=2, **trusted)
+        self._executable = server or (None if certificate is None else find_tls_server())
+        named = {} if door is None else {"cluster-announce-port": self.named_port}
+        self._options = {**options, **named, "port": self.port, "dir": folder}
+        self._sentinel = ["--sentinel"] if sentinel else []
+        trusting = {}
+        if certificate is not None:
+            self._options |= _tls_options(self.port, certificate)
+            # It must answer whatever its certificate says.
+            trusting = {"ssl": True, "ssl_cert_reqs": "none", "ssl_check_hostname": False}
+        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, protocol=2, **trusting)
 
     @property
     def place(self):
@@ -103,127 +95,56 @@ class RedisNode(Node):
     def start(self):
         """Start the server and wait until it answers."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        log = self.folder / "redis.log"
-        executable = self._executable or find_server()
-        if self._sentinel:
-            # Sentinels write what they learn into their file, so they have no options in the command.
-            command = [str(executable), str(self._written()), "--sentinel"]
-        else:
-            options = [word for pair in self._options.items() for word in _option(*pair)]
-            command = [str(executable), *options]
-        self._server = Child(command, log, None, None)
-
-        def answers():
-            if self._server is None or not self._server.running:
-                raise ComponentUnreachable(f"redis-server did not start: see {log}")
-            # A server that asks for a password answers.
-            with contextlib.suppress(redis.exceptions.AuthenticationError):
-                self.client.ping()
-            return True
-
+        file, log = self.folder / "redis.conf", self.folder / "redis.log"
+        # Once: sentinels write what they learn into their file.
+        if not file.exists():
+            values = {name: '""' if value == "" else value for name, value in self._options.items()}
+            file.write_text("".join(f"{name} {value}\n" for name, value in values.items()), "utf-8")
+        begin = self._run([str(self._executable or find_server()), str(file), *self._sentinel], log)
         try:
-            _wait(answers, f"redis-server at {self.place}")
+            self._await_answer(f"redis-server at {self.place}", self._answers, log, begin, PATIENCE)
         except BaseException:
             self.kill()
             raise
-
-    def close(self):
-        """Stop the server and give the sockets back."""
-        self.stop()
-        self.client.close()
-
-    def _written(self):
-        file = self.folder / "sentinel.conf"
-        if not file.exists():
-            lines = [f"{name} {value}\n" for name, value in self._options.items()]
-            file.write_text("".join(lines), "utf-8")
-        return file
-
-
-class _Group:
-    """Servers that start and stop together, in one private folder. kept: a folder that stays; else a temporary one."""
-
-    def __init__(self, kept=None):
-        self.nodes = []
-        self._kept = kept
-        self._folder = None
-
-    def __enter__(self):
-        return self.start()
-
-    def __exit__(self, kind, error, at):
-        self.stop()
-
-    def start(self):
-        """Start the servers and wait until they serve. Starting twice is harmless."""
-        if self._folder is not None:
-            return self
-        if self._kept is not None:
-            self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder = self._kept or Path(tempfile.mkdtemp(prefix="streamtopic-"))
-        atexit.register(self.stop)
-        try:
-            self._launch(self._folder)
-        except BaseException:
-            self.stop()
-            raise
         return self
 
-    def stop(self):
-        """Stop the servers and remove what they held, unless their folder is kept. Stopping twice is harmless."""
-        atexit.unregister(self.stop)
-        for node in self.nodes:
-            # It is all going to be removed, so nobody need wait until a server has saved anything.
-            node.kill()
-            node.client.close()
-        self.nodes = []
-        if self._folder is not None and self._kept is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
+    def close(self):
+        """Kill the server and give the sockets back."""
+        self.kill()
+        self.client.close()
 
-    def _launch(self, folder):
-        raise NotImplementedError
+    def _answers(self):
+        try:
+            return bool(self.client.ping())
+        except redis.exceptions.AuthenticationError:
+            # A server that asks for a password answers.
+            return True
+        except redis.exceptions.RedisError:
+            return False
 
 
-class LocalRedisCluster(_Group):
-    """A Redis Cluster of masters, each with replicas, on ports of the loopback.
+class LocalRedisCluster(Group):
+    """A Redis Cluster of three masters, each with replicas, on ports of the loopback.
 
-    masters: how many share the slots.
     replicas: of each master.
     node_timeout: seconds until a silent node is taken for lost and a replica takes its place.
     options: more options of each server.
     server: the program, in place of the one that `find_server` finds.
     folder: for the data, which then stays; None for a temporary one.
     door: is given the port of a node, and returns the one that the cluster names in its place, as behind a proxy.
-    secured: clients and nodes speak TLS, with certificates of `authority`.
 
-    Raises ComponentUnreachable where no server can be found or started.
+    Raises ComponentUnreachable if no server can be found or started.
     """
 
-    def __init__(
-        self,
-        masters=3,
-        replicas=1,
-        *,
-        node_timeout=5.0,
-        options=None,
-        server=None,
-        folder=None,
-        door=None,
-        secured=False,
-    ):
+    def __init__(self, replicas=1, *, node_timeout=5.0, options=None, server=None, folder=None, door=None):
         super().__init__(folder)
+        self._replicas = replicas
         self._server = server
         self._door = door
-        self._secured = secured
-        self.authority = None
-        self._masters = masters
-        self._replicas = replicas
-        timeout_ms = int(node_timeout * 1000)
         self._options = {
             **DEFAULTS,
             "cluster-enabled": "yes",
-            "cluster-node-timeout": str(timeout_ms),
+            "cluster-node-timeout": int(node_timeout * 1000),
             "cluster-config-file": "nodes.conf",
             **(options or {}),
         }
@@ -231,79 +152,62 @@ class LocalRedisCluster(_Group):
     @property
     def url(self):
         """Address for `Connection`: redis+cluster://host:port,... of every node."""
-        if not self.nodes:
-            raise ComponentUnreachable("the local Redis Cluster is not running: start it first")
-        places = ",".join(node.place for node in self.nodes)
-        if self.authority is None:
-            return f"redis+cluster://{places}"
-        return f"rediss+cluster://{places}?ssl_ca_certs={self.authority.file}"
+        return f"redis+cluster://{','.join(node.place for node in self.nodes)}"
 
     def masters(self):
         """Return the running nodes that are masters now."""
-        running = [node for node in self.nodes if node.pid is not None]
-        return [node for node in running if node.client.info("replication")["role"] == "master"]
+        return [node for node in self._running() if node.client.info("replication")["role"] == "master"]
 
     def master_of(self, key):
         """Return the node that has a key's slot, by the word of a majority of masters."""
         slot = int(redis.crc.key_slot(key.encode()))
-        for node in self.nodes:
-            if node.pid is None:
-                continue
+        running = {node.named_port: node for node in self._running()}
+        for node in running.values():
             for first, last, (_, port, *_), *_ in _command(node, "CLUSTER SLOTS"):
-                if first <= slot <= last and _running(self.nodes, port):
-                    return next(other for other in self.nodes if other.named_port == port)
+                if first <= slot <= last and port in running:
+                    return running[port]
         raise ComponentUnreachable(f"no running node has the slot of {key}: start the nodes that are stopped")
 
     def replicas_of(self, master):
         """Return the running replicas of a master."""
-        running = [node for node in self.nodes if node.pid is not None]
-        links = [node.client.info("replication") for node in running]
-        ports = [int(link.get("master_port", 0)) for link in links]
-        return [node for node, port in zip(running, ports, strict=True) if port == master.named_port]
+        named = master.named_port
+        return [node for node in self._running() if node.client.info("replication").get("master_port") == named]
 
     def name_of(self, node):
         """Return the id that the cluster knows a node by."""
-        name = _command(node, "CLUSTER MYID")
-        return name.decode() if isinstance(name, bytes) else str(name)
+        return _command(node, "CLUSTER MYID").decode()
 
     def await_serving(self):
         """Wait until every running node says that the cluster serves all slots, and replicas are in step."""
 
         def serving():
-            running = [node for node in self.nodes if node.pid is not None]
-            states = [_facts(_command(node, "CLUSTER INFO")) for node in running]
-            links = [node.client.info("replication") for node in running]
-            served = all(
-                state["cluster_state"] == "ok" and int(state["cluster_slots_ok"]) == _SLOTS for state in states
-            )
-            return served and all(link.get("master_link_status", "up") == "up" for link in links)
+            running = self._running()
+            states = [_command(node, "CLUSTER INFO") for node in running]
+            links = [node.client.info("replication").get("master_link_status", "up") for node in running]
+            served = all(one["cluster_state"] == "ok" and int(one["cluster_slots_ok"]) == _SLOTS for one in states)
+            return served and set(links) == {"up"}
 
         _wait(serving, "the local Redis Cluster")
 
+    def _running(self):
+        return [node for node in self.nodes if node.pid is not None]
+
     def _launch(self, folder):
-        total = self._masters * (1 + self._replicas)
-        self.authority = Authority.opened(folder / "tls") if self._secured else None
-        for number in range(total):
-            place = folder / str(number)
-            node = RedisNode(
-                place, self._options, bus=True, server=self._server, door=self._door, authority=self.authority
-            )
+        for number in range(_MASTERS * (1 + self._replicas)):
+            node = RedisNode(folder / str(number), self._options, server=self._server, door=self._door)
             self.nodes.append(node)
             node.start()
-        masters = self.nodes[: self._masters]
-        rest = self.nodes[self._masters :]
-        bounds = [_SLOTS * number // self._masters for number in range(self._masters + 1)]
+        masters, rest = self.nodes[:_MASTERS], self.nodes[_MASTERS:]
+        bounds = [_SLOTS * number // _MASTERS for number in range(_MASTERS + 1)]
         for number, master in enumerate(masters):
             # ADDSLOTSRANGE is newer than 6.2.
-            slots = range(bounds[number], bounds[number + 1])
-            _command(master, "CLUSTER ADDSLOTS", *slots)
+            _command(master, "CLUSTER ADDSLOTS", *range(bounds[number], bounds[number + 1]))
             _command(master, "CLUSTER SET-CONFIG-EPOCH", number + 1)
         for node in self.nodes[1:]:
             _command(node, "CLUSTER MEET", "127.0.0.1", self.nodes[0].port)
         for number, replica in enumerate(rest):
-            master = masters[number % self._masters]
-            name = self.name_of(master)
-            _wait(partial(_knows, replica, name), "the nodes of the local Redis Cluster")
+            name = self.name_of(masters[number % _MASTERS])
+            _wait(lambda known=replica, name=name: name in str(_command(known, "CLUSTER NODES")), "the nodes")
             _command(replica, "CLUSTER REPLICATE", name)
         self.await_serving()
 
@@ -313,128 +217,71 @@ class LocalRedisCluster(_Group):
         _wait(replicated, "the replicas of the local Redis Cluster")
 
 
-class LocalSentinel(_Group):
-    """A primary with replicas, and sentinels that promote one of them where the primary is lost.
+class LocalSentinel(Group):
+    """A primary with a replica, and three sentinels that promote the replica when the primary is lost.
 
-    replicas, sentinels: how many. down_after: seconds until a silent primary is taken for lost.
-    options: more options of each server that holds data.
+    down_after: seconds until a silent primary is taken for lost.
 
-    Raises ComponentUnreachable where no server can be found or started.
+    Raises ComponentUnreachable if no server can be found or started.
     """
 
     service = "streamtopic"
 
-    def __init__(self, replicas=1, sentinels=3, *, down_after=2.0, options=None):
+    def __init__(self, *, down_after):
         super().__init__()
-        self._replicas = replicas
-        self._sentinels = sentinels
-        self._down_after = down_after
-        self._options = {**DEFAULTS, **(options or {})}
-        self.servers = []
-        self.sentinels = []
+        self._down_after_ms = int(down_after * 1000)
 
     @property
     def url(self):
         """Address for `Connection`: redis+sentinel://host:port,.../service."""
-        if not self.nodes:
-            raise ComponentUnreachable("the local sentinels are not running: start them first")
-        places = ",".join(node.place for node in self.sentinels)
-        return f"redis+sentinel://{places}/{self.service}"
+        return f"redis+sentinel://{','.join(node.place for node in self.nodes[2:])}/{self.service}"
 
     def primary(self):
         """Return the server that the first sentinel takes for the primary."""
-        _, port = _command(self.sentinels[0], "SENTINEL GET-MASTER-ADDR-BY-NAME", self.service)
-        return next(node for node in self.servers if node.port == int(port))
+        _, port = _command(self.nodes[2], "SENTINEL GET-MASTER-ADDR-BY-NAME", self.service)
+        return next(node for node in self.nodes[:2] if node.port == int(port))
 
     def await_serving(self):
-        """Wait until the primary has its replicas, and each sentinel knows them and the other sentinels."""
+        """Wait until the primary has its replica, and each sentinel knows it and the other sentinels."""
 
         def serving():
-            primary = self.primary().client.info("replication")
-            answers = [_command(node, "SENTINEL MASTER", self.service) for node in self.sentinels]
-            seen = [_pairs(answer) for answer in answers]
-            if int(primary["connected_slaves"]) < self._replicas:
-                return False
-            expected = self._sentinels - 1, self._replicas
-            known = [(int(facts["num-other-sentinels"]), int(facts["num-slaves"])) for facts in seen]
-            return all(numbers == expected for numbers in known)
+            seen = [node.client.sentinel_master(self.service) for node in self.nodes[2:]]
+            known = {(facts["num-other-sentinels"], facts["num-slaves"]) for facts in seen}
+            return self.primary().client.info("replication")["connected_slaves"] == 1 and known == {(2, 1)}
 
         _wait(serving, "the local sentinels")
 
     def _launch(self, folder):
-        self.servers, self.sentinels = [], []
-        for number in range(1 + self._replicas):
-            of = {"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}
-            node = RedisNode(folder / str(number), {**self._options, **of})
-            self.nodes.append(node)
-            self.servers.append(node)
-            node.start()
-        majority = self._sentinels // 2 + 1
-        watched = f"{self.service} 127.0.0.1 {self.servers[0].port} {majority}"
-        down_after_ms = int(self._down_after * 1000)
-        options = {
+        self.nodes = [RedisNode(folder / "0", DEFAULTS)]
+        port = self.nodes[0].port
+        self.nodes.append(RedisNode(folder / "1", {**DEFAULTS, "replicaof": f"127.0.0.1 {port}"}))
+        watching = {
             "bind": "127.0.0.1",
-            "sentinel monitor": watched,
-            f"sentinel down-after-milliseconds {self.service}": str(down_after_ms),
-            f"sentinel failover-timeout {self.service}": "10000",
+            # Two of the three agree.
+            "sentinel monitor": f"{self.service} 127.0.0.1 {port} 2",
+            f"sentinel down-after-milliseconds {self.service}": self._down_after_ms,
+            f"sentinel failover-timeout {self.service}": 10_000,
         }
-        for number in range(self._sentinels):
-            node = RedisNode(folder / f"sentinel{number}", options, sentinel=True)
-            self.nodes.append(node)
-            self.sentinels.append(node)
+        self.nodes += [RedisNode(folder / f"sentinel{number}", watching, sentinel=True) for number in range(3)]
+        for node in self.nodes:
             node.start()
         self.await_serving()
 
 
-def _tls_options(port, authority, *, bus):
+def _tls_options(port, certificate):
     """Return the options of a server that speaks TLS alone. Clients show a password, not a certificate."""
-    own = str(authority.issue("redis", ["127.0.0.1", "localhost"]))
     return {
-        "port": "0",
-        "tls-port": str(port),
-        "tls-cert-file": own,
-        "tls-key-file": own,
-        "tls-ca-cert-file": str(authority.file),
+        "port": 0,
+        "tls-port": port,
+        "tls-cert-file": certificate,
+        "tls-key-file": certificate,
+        "tls-ca-cert-file": certificate.with_name("ca.pem"),
         "tls-auth-clients": "no",
-        "tls-replication": "yes",
-        "tls-cluster": "yes" if bus else "no",
     }
-
-
-def _option(name, value):
-    words = value.split(" ") if value else [""]
-    return [f"--{name}", *words]
 
 
 def _command(node, *command):
     return node.client.execute_command(*command)
-
-
-def _facts(answer):
-    if isinstance(answer, dict):
-        return {str(name): str(value) for name, value in answer.items()}
-    lines = answer.decode() if isinstance(answer, bytes) else str(answer)
-    facts = [line for line in lines.splitlines() if ":" in line]
-    return dict(line.split(":", 1) for line in facts)
-
-
-def _pairs(answer):
-    if isinstance(answer, dict):
-        return {_text(name): _text(value) for name, value in answer.items()}
-    texts = [_text(part) for part in answer]
-    return dict(zip(texts[::2], texts[1::2], strict=True))
-
-
-def _text(value):
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _knows(node, name):
-    return name in str(_command(node, "CLUSTER NODES"))
-
-
-def _running(nodes, port):
-    return any(node.named_port == port and node.pid is not None for node in nodes)
 
 
 def _wait(ready, what):
@@ -446,14 +293,3 @@ def _wait(ready, what):
                 return
         time.sleep(0.05)
     raise ComponentUnreachable(f"{what} is not ready after {PATIENCE:.0f} s: is this machine very busy?")
-
-
-def _free_port(*, bus):
-    """Return a port that nobody uses; with `bus` one whose port for other nodes is free too."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            if bus:
-                other.bind(("127.0.0.1", port + _BUS))
-            return port

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from plain_counts import plain_counts
 from streamtopic.counts import Weighting
 from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -105,7 +106,7 @@ class IngestWorld:
     def counted(self):
         """Digest of the counts in Redis."""
         counts = Reader(self.connection, self.topics.model, self.partitions).counts()
-        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+        return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
     def recounted(self, ends=None):
         """Digest of a recount of the log, up to these ends if any are given."""
@@ -113,4 +114,4 @@ class IngestWorld:
         rules = {"suppression": self.key, "partitioner": self.settings.partitioner}
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
         counts = fresh.numbering.count(list(fresh.alive.values()), Weighting(256))
-        return counts.cooccurrence.digest(counts.words)
+        return plain_counts(counts.cooccurrence, counts.words)

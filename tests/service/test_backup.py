@@ -5,11 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from embedded_service import Service
-from streamtopic.documents.corpus import Document
+from embedded_service import SMALL, Service, all_counts, two_topics
 from streamtopic.local import LocalRedis
 from streamtopic.local.local_redis import find_server
 from streamtopic.service.verify import passed
@@ -20,25 +18,11 @@ from waiting import until
 pytestmark = pytest.mark.slow
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
-WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
-
-
-def documents(first, count):
-    """Return documents of two subjects."""
-    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
-    return [Document(f"d{first + n}", text, {}) for n, text in enumerate(texts)]
 
 
 def opened(folder, url):
     """Open an instance of two partitions in a folder, with its state at an address."""
-    given = {"dir": folder, "redis_url": url, "model": "saved", "topics": 2, "min_df": 1, "max_df": 1.0}
-    return Service(load(given | {"partitions": 2, "max_forget_lag": 86400, "capacity": {"share": 0.5}}))
-
-
-def digest(service):
-    """Return the digest of all counts in Redis."""
-    counts = service.reader.counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    return Service(load(SMALL | {"dir": folder, "redis_url": url, "model": "saved", "partitions": 2}))
 
 
 def documented(socket):
@@ -63,17 +47,17 @@ def test_a_service_goes_on_from_redis_s_own_file(tmp_path):
     saved = folder / "saved"
     saved.mkdir()
     with LocalRedis() as server, opened(folder, server.url) as service:
-        service.add(documents(0, 40))
+        service.add(two_topics(0, 40))
         service.settle()
         service.delete(["d1", "d2"])
         service.settle()
         for command in documented(server.url.removeprefix("unix://"))[0]:
             _shell(command, folder)
-        service.add(documents(40, 10))
+        service.add(two_topics(40, 10))
         service.delete(["d3", "d41", "d0"])
         service.state.request("unlearn")
         service.settle()
-        wanted, newest = digest(service), service.state.releases(1)[0][0]
+        wanted, newest = all_counts(service), service.state.releases(1)[0][0]
         receipts = [receipt.id for receipt in service.receipts()]
     machine.mkdir()
     shutil.copytree(folder / "log", machine / "log")
@@ -92,7 +76,7 @@ def test_a_service_goes_on_from_redis_s_own_file(tmp_path):
                 assert service.state.releases(1)[0][0] < newest, "Redis is older than the ledger"
                 until(lambda: leader(service.connection, "saved") is None, "the end of the lease that was saved")
                 service.settle()
-                assert digest(service) == wanted
+                assert all_counts(service) == wanted
                 assert [receipt.id for receipt in service.receipts()] == receipts
                 service.delete(["d5"])
                 service.state.request("unlearn")

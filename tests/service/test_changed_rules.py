@@ -72,6 +72,15 @@ def test_another_rule_of_the_vocabulary_is_a_retrain(on, rule):
         assert service.settle().versions == []
 
 
+def test_a_base_keeps_its_capacity(on):
+    """It is read from Redis, whatever the settings are by then; new ones count from the next retrain on."""
+    with on(capacity={"rule": "fixed", "documents": 7}) as service:
+        assert (service.status()["capacity"], service.status()["capacity_rule"]) == (30, "share")
+        service.state.request("retrain")
+        service.settle()
+        assert (service.status()["capacity"], service.status()["capacity_rule"]) == (7, "fixed")
+
+
 @pytest.mark.parametrize(
     ("fixed", "says"),
     [

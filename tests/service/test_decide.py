@@ -1,14 +1,21 @@
 """The scheduler's one decision, as a table."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
+from streamtopic.service.schedule.situation import capacity_of
+from streamtopic.settings import Settings
 
 NOW = 10_000_000
 MODEL = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": 100}
 LONG_AGO = NOW - 3_600_000
+WAITING = {"unserved": 900, "forget_set": 900, "oldest_unserved_ms": LONG_AGO}
+PERIOD = {**MODEL, **WAITING, "capacity": math.inf, "periods": True}
+"""A mode whose base models begin periods: no capacity, and no base model after the first unless an operator asks."""
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,11 @@ LONG_AGO = NOW - 3_600_000
         ),
         ({"documents": 5, "forgetting_ms": 1}, Wait, "request"),
         ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
+        (PERIOD, Unlearn, "waited"),
+        ({**PERIOD, "oldest_unserved_ms": NOW}, Wait, "900 deletions wait, none longer than 3600 s"),
+        ({**PERIOD, "lost": "settings have changed"}, Wait, "begins a period"),
+        ({**PERIOD, "lost": "settings have changed", "requested": "retrain"}, Retrain, "by hand"),
+        ({"documents": 5, "periods": True}, Retrain, "no base model"),
     ],
 )
 def test_decisions(situation, expected, words):
@@ -57,6 +69,15 @@ def test_decisions(situation, expected, words):
     decision = decide(Situation(**situation), Policy(), NOW)
     assert isinstance(decision, expected), decision
     assert words in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit"),
+    [({"share": 0.1}, 16), ({"share": 1e-6}, 1), ({"rule": "fixed", "documents": 0}, 0)],
+)
+def test_each_rule_gives_its_capacity(rule, limit):
+    """A share of the documents, but at least one of them; or a number, 0 too."""
+    assert capacity_of(Settings(capacity=rule), 160) == limit
 
 
 def test_deletions_near_capacity_cause_few_updates():

@@ -1,6 +1,7 @@
 """Batches of records: compiled code gives what `events.decode` gives, of any bytes."""
 
 import msgpack
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,18 +34,18 @@ def expected(one):
 
 def found(decoded):
     """Return what the batch says of each record, in the same form."""
-    documents, rows, lexicon, every = decoded.documents, decoded.documents.rows, decoded.lexicon, []
+    documents, batch, lexicon, every = decoded.documents, decoded.documents.batch, decoded.lexicon, []
     for k, document in enumerate(documents.ids):
         if k in decoded.others:
             event = decoded.others[k]
             every.append(event.reason if isinstance(event, InvalidEvent) else event)
-            assert documents.firsts[k] == documents.stops[k]
+            assert k not in batch.owners
             continue
         passages = []
-        for row in range(documents.firsts[k], documents.stops[k]):
-            place = slice(rows.starts[row], rows.stops[row])
-            words = [lexicon.word(entry).decode() for entry in rows.entries[place]]
-            passages.append((int(rows.lengths[row]), dict(zip(words, rows.counts[place].tolist(), strict=True))))
+        for row in np.flatnonzero(batch.owners == k):
+            place = slice(batch.indptr[row], batch.indptr[row + 1])
+            words = [word.decode() for word in lexicon.words_of(batch.words[place])]
+            passages.append((int(batch.lengths[row]), dict(zip(words, batch.counts[place].tolist(), strict=True))))
             assert len(set(words)) == len(words)
         every.append((document.decode(), passages, dict(documents.labels[k])))
     return every
@@ -128,5 +129,4 @@ def test_texts_and_counts_at_the_words_of_a_passage(number, other):
     near = msgpack.packb({"op": "add", "text": "w1 w1 beta"})
     decoded = check([near, text, counts, near])
     assert set(decoded.others) == ({2} if number > 4096 else set())
-    documents = check([text]).documents
-    assert documents.stops - documents.firsts == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]
+    assert len(check([text]).documents.batch.lengths) == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]

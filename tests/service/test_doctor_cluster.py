@@ -49,8 +49,8 @@ def test_one_unsafe_master_is_named(cluster, tmp_path, name, option, value, said
     assert failed[0].remedy
 
 
-def test_a_disk_that_redis_cannot_write_to_is_found(tmp_path):
-    """A snapshot or a rewrite that failed is named, with what it costs."""
+def test_a_server_that_soon_writes_nothing_is_found(tmp_path):
+    """Memory that is nearly full, and a snapshot or a rewrite that failed, are named, with what it costs."""
     folder = tmp_path / "gone"
     folder.mkdir()
     with LocalRedis() as server, Connection(server.url) as connection:
@@ -61,6 +61,10 @@ def test_a_disk_that_redis_cannot_write_to_is_found(tmp_path):
                 time.sleep(0.05)
             return look(server.url, tmp_path)["persistence"]
 
+        connection.call("CONFIG", "SET", "maxmemory", str(int(1.1 * connection.information()["used_memory"])))
+        assert look(server.url, tmp_path)["memory"].passed is None
+        connection.call("CONFIG", "SET", "maxmemory", "0")
+        assert look(server.url, tmp_path)["memory"].passed
         connection.call("CONFIG", "SET", "appendonly", "yes")
         assert ended("PING").passed
         connection.call("CONFIG", "SET", "dir", str(folder))

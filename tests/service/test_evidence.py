@@ -7,49 +7,28 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from three_topics import leaning
 
-from embedded_service import Service, silent
-from streamtopic.documents.corpus import Document
+from embedded_service import embedded
 from streamtopic.pages.version_page import version_facts, version_page
-from streamtopic.service.schedule.payload import TaskOptions
+from streamtopic.service.schedule.payload import Ingredients, TaskOptions
 from streamtopic.service.verify.ledger_checks import InLog, WholeLedger, release_findings
 from streamtopic.service.verify.relearn import published_differ
-from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Head, LedgerProof, Payload, Release, line_of
 from streamtopic.topics.heads import HeadTask
 from strict_html import Strict
 
 HOSTILE = "</script><script>alert(1)</script>\u202e"
-SUBJECTS = {
-    "plants": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    HOSTILE: ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "ships": ["vessel", "tide", "crew", "cargo", "mast", "rope", "gull", "quay"],
-}
-
-
-def labelled(number=150, seed=0):
-    """Documents that lean to one of three subjects, labelled with it; one subject's name is markup."""
-    rng = np.random.default_rng(seed)
-    for k in range(number):
-        subject = list(SUBJECTS)[k % 3]
-        words = [str(w) for w in rng.choice(SUBJECTS[subject], 30)]
-        words += [str(w) for w in rng.choice([w for other in SUBJECTS.values() for w in other], 8)]
-        yield Document(f"doc-{k:03d}", " ".join(words), {"subject": subject})
+SUBJECTS = {"garden": "garden", "harbour": "harbour", "kitchen": HOSTILE}
+DOCUMENTS = leaning(150, label=lambda topic, _: {"subject": SUBJECTS[topic]})
+"""One subject's name is markup."""
 
 
 @pytest.mark.parametrize("publish", ["topics", "tasks"])
 def test_tasks_are_evidence_too(tmp_path, publish):
     """With heads beside topics, or in their place, the evidence is complete, and a hostile class stays a word."""
-    settings = Settings(
-        dir=tmp_path,
-        topics=3,
-        max_df=1.0,
-        max_forget_lag=0.0,
-        publish=publish,
-        tasks={"subject": {"ridge": 1e-3}, "other": {}},
-    )
-    with Service(settings) as service:
-        service.add(labelled())
+    with embedded(tmp_path, publish=publish, tasks={"subject": {"ridge": 1e-3}, "other": {}}) as service:
+        service.add(DOCUMENTS)
         service.settle()
         service.delete(["doc-000", "doc-001"])
         service.settle()
@@ -57,38 +36,13 @@ def test_tasks_are_evidence_too(tmp_path, publish):
     assert [one for one in evidence["findings"] if one["passed"] is not True] == []
     assert evidence["published"] == publish
     (head,) = evidence["tasks"]["heads"]
-    assert (head["task"], head["classes"], head["documents"]) == ("subject", sorted(SUBJECTS), 148)
+    assert (head["task"], head["classes"], head["documents"]) == ("subject", sorted(SUBJECTS.values()), 148)
     assert list(evidence["tasks"]["unfitted"]) == ["other"]
     assert bool(evidence["pictures"]) is (publish == "topics")
     assert (head["sigma"] is None) is (publish == "topics")
     written = version_page(evidence)
     assert "script" not in Strict(written).tags
     assert "alert" in written
-
-
-def test_theorem_mode_shows_every_condition(tmp_path):
-    """Conditions that fail are told with their numbers, and the claim is open rather than passed."""
-    settings = Settings(
-        dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, learner="paper", guarantee="theorem", epsilon=0.5,
-        capacity={"rule": "fixed", "documents": 20},
-    )  # fmt: skip
-    with Service(settings) as service:
-        service.add(labelled())
-        service.settle()
-        service.delete(["doc-000", "doc-001"])
-        service.settle()
-        evidence = version_facts(service, 2, update=silent)
-    opened = [one["name"] for one in evidence["findings"] if one["passed"] is not True]
-    assert opened == ["conditions"]
-    assert evidence["passed"] is True
-    assert evidence["complete"] is False
-    checks = evidence["conditions"]["checks"]
-    assert {check["holds"] for check in checks} == {True, False}
-    written = version_page(evidence)
-    shown = Strict(written).text
-    assert sum(text == "FAILS" for _, text in shown) == sum(not check["holds"] for check in checks)
-    assert "not proved for this version" in written
-    assert "nothing to forget" in " ".join(written.split())
 
 
 def version(**changes):
@@ -165,9 +119,9 @@ def test_withheld_heads_need_the_noise_of_all_together():
 def test_every_published_number_is_compared():
     """A and heads by more than rounding on the grid, all else by anything: each part that differs is named."""
     payload, _ = version()
-    tasks = TaskOptions()
+    made = Ingredients(noise=None, read=None)
     plan = SimpleNamespace(payload=payload, grid=2.0**-25, covariance_grid=None, facts={})
-    assert published_differ(payload, plan, tasks, lambda _: {}) is None
+    assert published_differ(payload, plan, made) is None
     A, R, shares = payload.A.copy(), payload.R.copy(), payload.shares.copy()
     A[0, 0] += 1e-6
     R[0, 1] += 1e-4
@@ -183,7 +137,7 @@ def test_every_published_number_is_compared():
         ({"A": None}, "A has another shape"),
         ({"heads": {"s": head}}, "head of task 's' has other topics"),
     ):
-        problem = published_differ(dataclasses.replace(payload, **changes), plan, tasks, lambda _: {})
+        problem = published_differ(dataclasses.replace(payload, **changes), plan, made)
         assert problem is not None
         assert said in problem
 
@@ -191,7 +145,7 @@ def test_every_published_number_is_compared():
 def test_withheld_heads_are_compared_within_their_sensitivity():
     """Two that were made alike lie that far apart at most, and a step of their grid."""
     words = version()[0].words
-    tasks = TaskOptions({"s": HeadTask()}, withheld=True)
+    made = Ingredients(noise=None, read=None, tasks=TaskOptions({"s": HeadTask()}, withheld=True))
 
     def heads(more):
         B = np.ones((12, 2), np.float32)
@@ -201,20 +155,19 @@ def test_withheld_heads_are_compared_within_their_sensitivity():
     plan = SimpleNamespace(
         payload=heads(0), grid=0.25, covariance_grid=None, facts={"heads": {"s": {"sensitivity": 0.5, "grid": 0.25}}}
     )
-    assert published_differ(heads(0.75), plan, tasks, lambda _: {}) is None
-    assert "heads/s/B: largest difference" in published_differ(heads(0.76), plan, tasks, lambda _: {})
+    assert published_differ(heads(0.75), plan, made) is None
+    assert "heads/s/B: largest difference" in published_differ(heads(0.76), plan, made)
 
 
 def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):
     """Where an anchor's documents go, neither the reason of the version nor a report names its word."""
     # Without the documents of an anchor two of the three subjects are left.
-    settings = Settings(dir=tmp_path, topics=2, max_df=1.0, max_forget_lag=0.0, capacity={"share": 0.9})
-    with Service(settings) as service:
-        service.add(labelled())
+    with embedded(tmp_path, topics=2) as service:
+        service.add(DOCUMENTS)
         service.settle()
-    with Service(settings) as service:
+    with embedded(tmp_path, topics=2) as service:
         anchor = service.release(1).anchors[0]
-        service.delete([document.id for document in labelled() if anchor in document.text.split()])
+        service.delete([document.id for document in DOCUMENTS if anchor in document.text.split()])
         (made,) = service.settle().versions
         evidence = version_facts(service, made["version"])
     assert anchor not in made["reason"].replace(":", " ").replace(",", " ").split()

@@ -131,7 +131,7 @@ def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, caps
     proof = str(tmp_path / "alice.tlog-proof")
     assert main(["receipt", str(request), "--proof", proof, *place]) == 0
     text = capsys.readouterr().out
-    assert "40, each with a receipt of its own" in text
+    assert "40 documents, each with a receipt of its own" in text
     assert "and 30 more receipts" in text
     key = str(service.public_key)
     assert main(["verify", proof, "--key", key, "--json"]) == 0
@@ -141,7 +141,7 @@ def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, caps
 def test_no_version_parts_the_documents_of_a_request(service):
     """While a partition still holds some, the scheduler waits; also if the request came after its decision."""
     ask(service)
-    service.move_requests()
+    service.leader.move_requests()
     list(service.ingests[0].drain())
     decision = service.scheduler.step().decision
     assert isinstance(decision, Wait)
@@ -156,7 +156,7 @@ def test_what_comes_while_the_request_runs_goes_too(service):
     """An add after the request, and one that overtakes its tombstones; what comes after its end stays."""
     ask(service)
     service.add(documents(3, "alice", "late"))
-    service.move_requests()
+    service.leader.move_requests()
     service.add([Document("a0", WORDS[0], subjects=("alice",)), *documents(2, "alice", "later")])
     service.settle()
     assert live(service) == {f"d{k}" for k in range(60)}
@@ -170,7 +170,7 @@ def test_a_request_that_is_sent_twice_is_one(service, moment):
     """Whenever a client repeats it: one receipt of the request, and what came after its end stays."""
     ask(service)
     if moment == "sent":
-        service.move_requests()
+        service.leader.move_requests()
     if moment == "after":
         service.settle()
         service.add(documents(2, "alice", "a"))
@@ -212,18 +212,18 @@ def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(service
 def test_a_redis_that_is_set_back_ends_in_the_same_receipt(service, moment):
     """The requests in Redis come back as they were: the ledger tells which are done, and nothing is done twice."""
     request = forget_alice(service)
-    keys = [ModelKeys(service.settings.model).named(f"deletions:{name}") for name in ("open", "ended", "sums")]
+    keys = [ModelKeys(service.settings.model).named(f"deletions:{name}") for name in ("open", "ended")]
 
     def kept():
         return {key: service.connection.call("DUMP", key) for key in keys}
 
     before = kept()
-    service.move_requests()
+    service.leader.move_requests()
     if moment != "taken":
         before = kept()
     if moment == "counted":
         ingest(service)
-        service.move_requests()
+        service.leader.move_requests()
         before = kept()
     service.settle()
     service.add(documents(3, "alice", "a"))
@@ -248,7 +248,7 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
     """With the whole state gone, an open request is still carried out, and one that is done is not begun again."""
     ask(service)
     if moment != "before":
-        service.move_requests()
+        service.leader.move_requests()
     if moment == "counted":
         ingest(service)
     if moment == "after":
@@ -286,7 +286,7 @@ def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
         monkeypatch.setattr(kind, name, act)
     # The transaction begins when the tombstones are on their way.
     ask(service)
-    assert service.move_requests()["sent"] == 1
+    assert service.leader.move_requests()["sent"] == 1
     for _ in range(3):
         service.settle()
     assert service.door.requests.get("r-1").state is RequestState.SENT

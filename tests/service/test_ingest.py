@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import msgpack
-import numpy as np
 import pytest
 from ingest_world import NOW, IngestWorld
 
-from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import ComponentUnreachable
@@ -26,22 +24,6 @@ def opened(connection, folder, partitions=1, **given):
 def world(connection, tmp_path):
     """A model with one partition."""
     return opened(connection, tmp_path)
-
-
-def recount(documents, cap=256):
-    """Digest of the counts of these documents (lists of (L, counts)), by the counting kernel alone."""
-    words = sorted({word for passages in documents for _, counts in passages for word in counts})
-    ids = {word: k for k, word in enumerate(words)}
-    parts = []
-    for passages in documents:
-        rows = []
-        for length, counts in passages:
-            pairs = sorted((ids[w], n) for w, n in counts.items())
-            rows.append(
-                Passage(length, np.array([i for i, _ in pairs], np.int32), np.array([n for _, n in pairs], np.int32))
-            )
-        parts.append(rows)
-    return count(DocumentBatch.build(parts), len(words), Weighting(cap)).digest(words)
 
 
 def documents(world):
@@ -76,7 +58,7 @@ def test_every_outcome_is_counted_and_kept(world):
     assert dict(world.ingests[0].state.meta.totals) == expected
     assert all(f"`{outcome}`" in RECORDS.help for outcome in expected)
     assert documents(world) == 1
-    assert world.counted() == recount([[]])
+    assert world.counted() == world.recounted()
 
 
 def test_forgets_carry_what_a_receipt_needs(world):
@@ -111,16 +93,6 @@ def test_a_flush_is_bounded(world):
     assert max(progress.records for progress in world.ingests[0].drain()) <= 1_500_000 // 2_000
 
 
-def test_long_texts_are_counted_as_passages_and_forgotten_whole(world):
-    """A text of several passages is one document: one delete takes all of it away."""
-    world.send(encode_add("long", text="alpha beta gamma " * 6000), add("b", {"alpha": 2, "delta": 1}))
-    world.drain()
-    assert world.ingests[0].state.documents([b"long"])[b"long"].body[0] > 1
-    world.send(encode_delete("long", "r"))
-    world.drain()
-    assert world.counted() == recount([[(3, {"alpha": 2, "delta": 1})]])
-
-
 def test_adds_of_foreign_keys_are_refused_and_their_deletes_become_requests(connection, tmp_path):
     """In the wrong partition an add is pointed at and stays where it is; a delete becomes a request."""
     world = opened(connection, tmp_path, 2)
@@ -139,34 +111,10 @@ def test_adds_of_foreign_keys_are_refused_and_their_deletes_become_requests(conn
     assert (documents(world), sum(ingest.lag for ingest in world.ingests)) == (1, 0)
 
 
-def long_stream(world, documents=40):
-    """Send documents, replacements and deletes that make several reads of ten records."""
-    live = {}
-    for k in range(documents):
-        world.send(add(f"d{k % 30}", {"x": 1 + k % 3, f"w{k}": 2}))
-        live[k % 30] = [(3 + k % 3, {"x": 1 + k % 3, f"w{k}": 2})]
-        if k % 7 == 0:
-            world.send(encode_delete(f"d{k % 30}", "r"))
-            live.pop(k % 30)
-    return live
-
-
-@pytest.mark.parametrize("ahead", [True, False])
-def test_reading_ahead_changes_nothing(connection, tmp_path, ahead):
-    """With a second thread or without one, in steps of any size, the same records are counted once each."""
-    world = opened(connection, tmp_path)
-    ingest = world.ingest(ahead=ahead)
-    live, sizes = long_stream(world), []
-    while records := ingest.step(max_records=10 if len(sizes) != 2 else 3).records:
-        sizes.append(records)
-    assert sum(sizes) == world.log.end(world.topics.documents, 0)
-    assert max(sizes) <= 10
-    assert world.counted() == recount(list(live.values()))
-
-
 def test_a_log_that_fails_while_reading_ahead_fails_in_its_turn(world, monkeypatch):
     """What was read before is committed; the next step raises, and the one after that goes on."""
-    live, read, calls = long_stream(world), world.log.read, []
+    world.send(*(add(f"d{k}", {"x": 2, f"w{k}": 1}) for k in range(40)))
+    read, calls = world.log.read, []
 
     def fail_twice(*arguments):
         calls.append(arguments)
@@ -181,4 +129,4 @@ def test_a_log_that_fails_while_reading_ahead_fails_in_its_turn(world, monkeypat
     with pytest.raises(ComponentUnreachable):
         ingest.step(max_records=10)
     world.drain()
-    assert world.counted() == recount(list(live.values()))
+    assert world.counted() == world.recounted()

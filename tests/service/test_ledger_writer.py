@@ -5,7 +5,7 @@ import itertools
 import pytest
 from ledger_world import World
 
-from streamtopic.errors import SettingsError, StateMismatch
+from streamtopic.errors import SettingsError
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.signed import Ledger, LedgerProof, leaf_hash, page_record
 from streamtopic.streams import Message
@@ -108,16 +108,3 @@ def test_a_draft_of_a_tree_that_never_comes_keeps_no_entry_from_the_index(world)
         one.catch_up()
         found = one.find([f"link{offset}" for offset in range(6)])
         assert [[logged.index for logged in some] for some in found.values()] == [[index] for index in range(6)]
-
-
-def test_a_topic_that_lost_records_is_never_signed_again(world):
-    """Neither by the process that had read it nor by a new one, be it the last record alone."""
-    writer, _ = filled(world, 3, 1)
-    records = world.log.read(world.names.ledger, 0, 0)
-    world.log.remove(world.names.ledger)
-    world.log.create(world.names.ledger, 1)
-    world.log.append_many(world.names.ledger, [Message(None, one.value, partition=0) for one in records[:-1]])
-    with pytest.raises(StateMismatch, match="lost records"):
-        writer.catch_up()
-    with pytest.raises(StateMismatch, match="lost records"):
-        world.writer().catch_up()

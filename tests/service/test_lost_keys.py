@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from embedded_service import Service, silent
+from embedded_service import Service, silent, two_topics
 from shared_noise import with_noise
-from streamtopic.documents.corpus import Document
-from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.inspection.examination import examine_state
@@ -21,7 +20,6 @@ from streamtopic.state import __file__ as state_room
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 
 MODEL = "one"
-WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
 OWN = ModelKeys(MODEL).partition(0)
 
 # The document whose hash is lost; it is deleted afterwards.
@@ -67,12 +65,6 @@ REPAIRED = {
 """Key of a model, by name, with the reason why versions and receipts are those of a twin."""
 
 
-def documents(first, count, *subjects):
-    """Documents of two topics."""
-    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
-    return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
-
-
 class World:
     """A model with content of every kind, and copies of it as it was at one moment."""
 
@@ -81,7 +73,7 @@ class World:
         with_noise(folder / "first")
         new_secret(folder / "first" / "keys" / "suppression.key")
         with self.opened(folder / "first") as service:
-            service.add([*documents(0, 40), *documents(40, 6, "alice")])
+            service.add([*two_topics(0, 40), *two_topics(40, 6, "alice")])
             service.suppress(["d0"], [])
             service.settle()
             for ingest in service.ingests:
@@ -121,7 +113,7 @@ def world(tmp_path_factory):
 
 def go_on(service):
     """Let all happen that a lost key may spoil: a delete, a person's request, a suppressed document, a version."""
-    service.add(documents(0, 1))
+    service.add(two_topics(0, 1))
     service.delete([DELETED.decode()])
     service.door.receive((), subjects=["alice"])
     service.settle()
@@ -162,7 +154,7 @@ def test_every_kind_of_key_has_a_row():
     text = "".join(path.read_text() for path in rooms)
     named = set(re.findall(r'named\(f?"([a-z]+:?)', text)) | set(re.findall(r'_call\("[A-Z]+", "([a-z]+)"', text))
     named |= {name for names in re.findall(r'_named\(("[^)]*")\)', text) for name in re.findall(r'"([a-z]+)"', names)}
-    own = {"open", "ended", "sums", "wanted:", "head", "tiles", "nodes", "names:"}
+    own = {"open", "ended", "wanted:", "head", "tiles", "nodes", "names:"}
     assert named - own - REPAIRED.keys() == set()
 
 

@@ -118,7 +118,7 @@ def _went_without_redis(folder, watch):
             service.look()
             with looked_at(service, service.watch, every=0.02):
                 server.stop()
-                until(lambda: (f"{PREFIX}interruptions_total", ("look_failed",)) in watch.metrics.samples())
+                until(lambda: (f"{PREFIX}interruptions_total", ("look_failed",)) in watch.samples())
     stop = threading.Event()
     settings = Settings(dir=folder / "away", redis_url="redis://127.0.0.1:1")
     run_part("ingest", settings, stop, lambda _event: stop.set(), watch=watch)
@@ -135,7 +135,7 @@ def _asked_a_witness(folder, watch):
         target=run_part, args=("run", settings, stop, lambda _event: None), kwargs={"watch": watch}
     )
     thread.start()
-    until(lambda: (f"{PREFIX}ledger_witnesses", ()) in watch.metrics.samples(), "a page")
+    until(lambda: (f"{PREFIX}ledger_witnesses", ()) in watch.samples(), "a page")
     stop.set()
     thread.join()
     watch.note()
@@ -174,6 +174,7 @@ def test_every_family_moves(seen, family):
 def test_nothing_is_shown_that_the_catalogue_does_not_name(seen):
     """Dashboards and alerts may rely on the catalogue: it lists every series, with the labels that it says."""
     families = {family.name: family for family in CATALOGUE}
+    assert len(families) <= 30, "a catalogue that nobody can read is no help"
     for line in b"".join(watch.text() for watch in seen).decode().splitlines():
         if not line.startswith("#"):
             name = line.partition("{")[0].split(" ")[0]
@@ -192,7 +193,17 @@ def test_no_label_holds_an_id_or_a_word(seen):
 def test_a_state_that_was_set_back_is_counted_once(seen):
     """Redis that lost its end is noticed by the flush that counts the same records again, and by no other."""
     series = f"{PREFIX}interruptions_total", ("set_back",)
-    assert [watch.metrics.samples().get(series, 0) for watch in seen] == [0, 0, 0, 1, 0, 0]
+    assert [watch.samples().get(series, 0) for watch in seen] == [0, 0, 0, 1, 0, 0]
+
+
+def test_only_the_leader_says_what_blocks_a_version():
+    """What a scheduler could not do says nothing about the one that leads by now."""
+    watch = Watched("schedule")
+    watch.leads, watch.blocked = True, "no_documents"
+    series = f"{PREFIX}release_blocked", ("no_documents",)
+    assert watch.samples()[series] == 1
+    watch.leads = False
+    assert series not in watch.samples()
 
 
 def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
@@ -206,12 +217,12 @@ def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
         service.send([encode_add(f"d{n}", text="apple banana") for n in range(7)])
         clock.ahead += 100.0
         service.look()
-        shown = watch.metrics.samples()
+        shown = watch.samples()
         assert shown[f"{PREFIX}lag_records", ("0", "readable")] == 7
         assert 100.0 <= shown[f"{PREFIX}lag_seconds", ("0",)] <= 100.0 + time.time() - began
         worker.step(0.0)
         service.look()
-        shown = watch.metrics.samples()
+        shown = watch.samples()
         assert (shown[f"{PREFIX}lag_records", ("0", "readable")], shown[f"{PREFIX}lag_seconds", ("0",)]) == (0, 0)
         assert shown[f"{PREFIX}records_total", ("added",)] == 7
 
@@ -228,12 +239,12 @@ def test_forgetting_is_timed_from_the_broker_s_clock(tmp_path):
         for ingest in service.ingests:
             list(ingest.drain())
         service.look()
-        sent = watch.metrics.samples()[f"{PREFIX}forget_oldest_timestamp_seconds", ("counted",)]
+        sent = watch.samples()[f"{PREFIX}forget_oldest_timestamp_seconds", ("counted",)]
         assert began <= sent <= clock()
         clock.ahead += 90.0
         service.settle()
         service.look()
-        shown = watch.metrics.samples()
+        shown = watch.samples()
         assert shown[f"{PREFIX}forget_stage_seconds_count", ("receipted",)] == 1
         assert 90.0 <= shown[f"{PREFIX}forget_stage_seconds_sum", ("receipted",)] <= 90.0 + time.time() - began
         assert (f"{PREFIX}forget_oldest_timestamp_seconds", ("counted",)) not in shown

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from embedded_service import Service, silent
+from embedded_service import SMALL, Service, silent, two_topics
 from servers.redis_cluster import LocalRedisCluster
-from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageError
 from streamtopic.local import LocalRedis
 from streamtopic.service.upkeep import model_removal as module
@@ -18,27 +17,18 @@ from streamtopic.state import Connection
 from streamtopic.state.model_state import leader
 from streamtopic.streams import FileLog, TopicNames
 
-WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
-GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "partitions": 2, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
-
-
-def documents(count):
-    """Return documents of two subjects."""
-    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(count)]
-    return [Document(f"d{n}", text, {}) for n, text in enumerate(texts)]
-
 
 def settings_of(folder, url, model="news"):
     """Return settings of a model in a folder of its own, with its state at an address."""
     path = folder / model
     path.mkdir(exist_ok=True)
-    return load(GIVEN | {"dir": path, "redis_url": url, "model": model})
+    return load(SMALL | {"partitions": 2, "dir": path, "redis_url": url, "model": model})
 
 
 def made(settings):
     """Make a model of two versions, two receipts and one deletion without."""
     with Service(settings) as service:
-        service.add(documents(40))
+        service.add(two_topics(0, 40))
         service.settle()
         service.delete(["d1", "d2"])
         service.state.request("unlearn")
@@ -190,7 +180,7 @@ def _no_model(tmp_path, world):
     nothing = SimpleNamespace(
         settings=settings, names=TopicNames("nothing"), connection=world.connection, log=log, ledger=None
     )
-    module.facts_of(nothing, keep_ledger=True)
+    module.end_of(nothing, keep_ledger=True)
 
 
 def test_only_the_end_of_this_ledger_is_taken_for_it(world):

@@ -1,6 +1,5 @@
 """Private mode from end to end: periods, their budget, what is published, and what is checked."""
 
-import math
 from dataclasses import asdict
 
 import numpy as np
@@ -11,10 +10,9 @@ from embedded_service import Service
 from shared_noise import with_noise
 from streamtopic.errors import SettingsError
 from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.document_matrices import noised_matrix
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.private_noise import noised_matrix
 from streamtopic.service import private_mode
-from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 
@@ -123,7 +121,7 @@ def test_all_that_is_published_follows_from_noised_counts(opened, monkeypatch):
     fixed = noised_matrix(
         np.triu(np.random.default_rng(1).integers(1, 2**33, (len(VOCABULARY),) * 2)),
         private_mode.SeriesNoise(2, 1.0),
-        [NoiseKey(bytes(32)).seed("news", 1, "digest")],
+        [NoiseKey(bytes(32)).of("news", 1).seed("digest")],
     )
     monkeypatch.setattr(private_mode, "noised_matrix", lambda *_: fixed)
     shown = []
@@ -190,16 +188,3 @@ def test_a_file_of_words_is_checked(opened, tmp_path, text, size, problem):
     file.write_text(text)
     with opened(words=file, size=size) as instance, pytest.raises(SettingsError, match=problem):
         instance.settle()
-
-
-def test_decisions_of_a_mode_with_periods():
-    """No capacity, and no base model after the first unless an operator asks."""
-    model = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": math.inf, "periods": True}
-    waiting = {**model, "unserved": 900, "forget_set": 900, "oldest_unserved_ms": 0}
-    now = 10_000_000
-    assert isinstance(decide(Situation(**waiting), Policy(), now), Unlearn)
-    quiet = decide(Situation(**{**waiting, "oldest_unserved_ms": now}), Policy(), now)
-    assert quiet == Wait("900 deletions wait, none longer than 3600 s")
-    assert isinstance(decide(Situation(**waiting, lost="settings have changed"), Policy(), now), Wait)
-    assert isinstance(decide(Situation(**waiting, lost="changed", requested="retrain"), Policy(), now), Retrain)
-    assert isinstance(decide(Situation(documents=5, periods=True), Policy(), now), Retrain)

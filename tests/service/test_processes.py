@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from watched_service import asked
 
 from embedded_service import Service
 from streamtopic.cli import main
@@ -18,6 +19,8 @@ from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StreamtopicError
 from streamtopic.service import processes
+from streamtopic.service.instance import key_ring
+from streamtopic.service.opened import open_ledger
 from streamtopic.service.processes import Leading, run_part
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
@@ -67,6 +70,13 @@ def events(process):
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
 
+def shows(process, line):
+    """Wait until a process is ready and has a line among its metrics."""
+    (address,) = [event["address"] for event in events(process) if event["event"] == "metrics"]
+    until(lambda: asked(address, "/readyz") == (200, "ok\n"), "ready")
+    until(lambda: line in asked(address, "/metrics")[1], line)
+
+
 @pytest.fixture
 def cluster(request, tmp_path, kafka_server, redis_server):
     """Topics, keys and settings of a fresh model over three partitions; its parameter is the lease, in seconds."""
@@ -78,7 +88,7 @@ def cluster(request, tmp_path, kafka_server, redis_server):
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 3\n'
         f"topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 0.001\nsession_timeout = 6\nlease = {lease}\n"
         'capacity = {rule = "fixed", documents = 50}\n'
-        'keys = "keys"\n'
+        'keys = "keys"\nmetrics_address = "127.0.0.1:0"\n'
     )
     assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0
@@ -104,7 +114,10 @@ def newest(subscriber, documents):
 
 @pytest.mark.slow
 def test_the_parts_work_together_and_leave_when_told(cluster):
-    """Two ingests share the partitions, one of two schedulers leads, a delete ends in a version and a receipt."""
+    """Two ingests share the partitions, one of two schedulers leads, a delete ends in a version and a receipt.
+
+    Each of them is ready, and shows what it knows: ingest its partitions, a scheduler the model.
+    """
     parts = [cluster.start(part) for part in ("ingest", "ingest", "schedule", "schedule")]
     with DocumentProducer(cluster.servers, model=cluster.model) as producer:
         producer.add_many((f"doc-{k}", text(k)) for k in range(90))
@@ -124,6 +137,10 @@ def test_the_parts_work_together_and_leave_when_told(cluster):
         return sorted(last[0] + last[1]) == [0, 1, 2] and all(last)
 
     until(shared, "sharing the partitions")
+    for process in parts[:2]:
+        shows(process, 'streamtopic_lag_records{kind="readable",partition="')
+    for process in parts[2:]:
+        shows(process, "streamtopic_documents 89.0")
     staged = [[e for e in events(p) if e["event"] == "staged"] for p in parts[2:4]]
     assert sorted(map(bool, staged)) == [False, True]
     for process in parts:
@@ -183,7 +200,7 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         Leading(service.opened, service.watch, lambda _event: None, 0.05) as leading,
     ):
         scheduler = leading.leader.scheduler
-        ledger = service.open_ledger(service.connect(), service.key_ring())
+        ledger = open_ledger(service.opened, service.connect(), key_ring(service.settings))
         learn = scheduler.modeller.retrain
 
         def slow(*given):
@@ -233,10 +250,13 @@ class Rounds(Watch):
         super().__init__()
         self.rounds = 0
         self.waited = []
+        moved = self.health.moved
 
-    def moved(self, loop=""):
-        """Take a round."""
-        self.rounds += loop == "publish"
+        def counted(loop=""):
+            self.rounds += loop == "publish"
+            moved(loop)
+
+        self.health.moved = counted
 
     def waits(self, error, reason, loop=""):  # noqa: ARG002 - as Watch
         """Take a pause."""

@@ -2,15 +2,13 @@
 
 import dataclasses
 import hashlib
-import itertools
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
+from ledger_world import World
 
 from ledger_maker import envelope_of, payload_of
 from streamtopic.client import Receipts
-from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.requests.request_door import receipts_of_request
 from streamtopic.service.schedule.scheduler import erasures, release_record
@@ -18,10 +16,7 @@ from streamtopic.signed import (
     Alive,
     Envelope,
     Erased,
-    KeyRing,
     Receipt,
-    RequestReceipt,
-    SigningKey,
     document_digest,
     pack_payload,
     request_digest,
@@ -31,36 +26,27 @@ from streamtopic.signed import (
     to_messages,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.deletions import LinkKeys, Marks, Residue, ResidueState, Stage, Traces
 from streamtopic.state.model_state import ModelSettings
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.streams import FileLog, TopicNames
 
 SECRET = b"s" * 32
-_numbers = itertools.count()
 
 
-class World:
+class PublishingWorld(World):
     """One model, whose versions and deletions a test writes into Redis; `now` is the time."""
 
     def __init__(self, connection, folder):
-        self.connection = connection
-        self.state = ModelState.open(connection, f"pub{next(_numbers)}", ModelSettings(2, 256))
-        self.model, self.now = self.state.model, datetime(2026, 11, 22, tzinfo=UTC).timestamp()
-        self.names = TopicNames(self.model)
-        self.log = FileLog(folder / self.model)
-        for topic in (self.names.ledger, self.names.releases):
-            self.log.create(topic, 1, self.names.settings()[topic])
-        self.key = SigningKey.from_seed(bytes(32), f"test/{self.model}")
+        super().__init__(connection, folder)
+        self.state = ModelState.open(connection, self.model, ModelSettings(2, 256))
+        self.now = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
         self.publisher = self.another()
 
     def another(self, **options):
         """A publisher, as a process that starts has it."""
-        ring = KeyRing.load(self.key.public, self.model)
-        self.writer = LedgerWriter(self.connection, self.log, self.model, ring, self.key)
+        self.ledger = self.writer()
         given = {"secret": SECRET, "clock": lambda: self.now}
-        return Publisher(self.state, self.log, self.writer, **given, **options)
+        return Publisher(self.state, self.log, self.ledger, **given, **options)
 
     def stream(self, partition):
         """The deletions of a partition that wait."""
@@ -91,8 +77,8 @@ class World:
 
     def entries(self, kind=object):
         """The entries of the ledger, of a kind."""
-        self.writer.catch_up()
-        found = self.writer.entries(range(self.writer.ledger.size)).values()
+        self.ledger.catch_up()
+        found = self.ledger.entries(range(self.ledger.ledger.size)).values()
         return [logged.entry for logged in found if isinstance(logged.entry, kind)]
 
     def receipts(self):
@@ -107,7 +93,7 @@ class World:
 @pytest.fixture
 def world(connection, tmp_path):
     """A model that no other test uses."""
-    return World(connection, tmp_path)
+    return PublishingWorld(connection, tmp_path)
 
 
 def forget(offset, kind=ForgetKind.DELETED, salt=b""):
@@ -152,21 +138,6 @@ def test_a_receipt_names_the_first_of_many_versions(world):
     assert [receipt.version for receipt in world.receipts()] == [3]
 
 
-def test_bytes_that_were_drawn_again_are_not_sent(world):
-    """After Redis was set back a version has other bytes than the ledger says: they take the place of no chunk."""
-    kept = {name: world.connection.call("DUMP", name) for name in world.connection.call("KEYS", f"{{st:{world.model}*")}
-    first = world.stage(1, {0: 4})
-    world.publish()
-    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}*"))
-    for name, data in kept.items():
-        world.connection.call("RESTORE", name, 0, data)
-    assert world.stage(1, {0: 4}, seed=7).release != first.release
-    world.publish(world.another())
-    assert world.state.outbox() == []
-    records = world.log.read(world.names.releases, 0, 0, 100)
-    assert {record.header("sha256") for record in records} - {None} == {first.release.encode()}
-
-
 @pytest.mark.parametrize(("forbidden", "words"), [("", ("backups",)), ("no right", ("file", "backups"))])
 def test_the_end_of_traces_says_what_only_the_operator_knows(world, forbidden, words):
     """Backups always, and Redis's file if the service may not have it rewritten; never before a receipt that waits."""
@@ -193,8 +164,8 @@ def test_what_ties_a_receipt_to_its_request_dies_on_schedule(world, salt):
     assert world.publish() == 1
     receipts = world.receipts()
     (receipt,) = receipts
-    assert [one.entry for one in receipts_of_request(world.writer, keys, "r-3", None)] == [receipt]
-    assert receipts_of_request(world.writer, keys, "r-4", None) == []
+    assert [one.entry for one in receipts_of_request(world.ledger, keys, "r-3", None)] == [receipt]
+    assert receipts_of_request(world.ledger, keys, "r-4", None) == []
     assert receipts.find("r-3", salt=salt) == ([receipt] if salt else [])
     own = service_document_salt(SECRET, service_salt(keys.of("2026-11"), receipt.id))
     assert receipt.is_about("doc-3", salt or own)
@@ -204,7 +175,7 @@ def test_what_ties_a_receipt_to_its_request_dies_on_schedule(world, salt):
         world.now = begin + days * 86_400
         world.publish()
         assert list(keys.all()) == left
-    assert receipts_of_request(world.writer, keys, "r-3", None) == []
+    assert receipts_of_request(world.ledger, keys, "r-3", None) == []
     assert receipts.find("r-3", salt=salt) == ([receipt] if salt else [])
     world.connection.call("RESTORE", ModelKeys(world.model).named("links"), 0, restored)
     world.now += 3_600
@@ -247,18 +218,3 @@ def test_a_service_says_at_intervals_that_it_is_alive(world):
     world.state.withdraw(world.state.acquire("leader", 60_000), [2], [])
     world.publish()
     assert {tuple(alive.withdrawn) for alive in world.entries(Alive) if alive.newest == 2} == {(1, 2)}
-
-
-def test_a_request_has_its_receipt_once_no_deletion_under_it_waits(world, monkeypatch):
-    """One that waits for its own receipt."""
-    request = DeletionRequest("r-1", "d" * 64, RequestState.COUNTED, 1, 1, 1, 1, ends={0: 5, 1: 0})
-    DeletionRequests(world.connection, world.model).receive(request)
-    positions = {partition: SimpleNamespace(next_offset=9) for partition in range(2)}
-    monkeypatch.setattr(world.publisher, "_reader", SimpleNamespace(positions=lambda: positions))
-    world.wait(forget(3))
-    world.wait(partition=1)
-    world.publish()
-    assert world.entries(RequestReceipt) == []
-    world.stream(0).drop([forget(3)])
-    world.publish()
-    assert [receipt.request for receipt in world.entries(RequestReceipt)] == ["d" * 64]

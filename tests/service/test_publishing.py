@@ -7,28 +7,22 @@ import pytest
 from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics
-from streamtopic.counts import Counts, WordSets, count
+from streamtopic.counts import Counts, count
 from streamtopic.counts.matrices import as_documents
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule import payload as payloads
-from streamtopic.service.schedule.payload import (
-    Guarded,
-    TaskData,
-    TaskOptions,
-    labelled_by_task,
-    labelled_digest,
-    make_payload,
-    no_sample,
-)
+from streamtopic.service.schedule.payload import Ingredients, TaskOptions, labelled_digest, make_payload
 from streamtopic.service.verify.recount import Numbering
+from streamtopic.state.document_counts import StoredDocuments
 from streamtopic.topics.display import npmi
 from streamtopic.topics.heads import HeadTask, TopicMatrix, fit_head
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.words.text import passages
 
-KEY = NoiseKey(bytes(range(32)))
+NOISE = NoiseKey(bytes(range(32))).of("news", 1)
 GUARDED = Guarded(1.0, 1e-6, 1e-9)
 PLACES = {
     "garden": "rose tulip soil seed bloom",
@@ -40,7 +34,7 @@ TASKS = {"place": HeadTask(ridge=1e-6), "sea": HeadTask(ridge=1e-5, tolerance=1e
 
 @pytest.fixture(scope="module")
 def made():
-    """A fit of planted documents, its counts, and the labelled documents of two tasks."""
+    """A fit of planted documents, its counts, and what reads the documents with their labels."""
     rng = np.random.default_rng(4)
     rows, labels, numbering = [], [], Numbering()
     for k in range(120):
@@ -52,21 +46,27 @@ def made():
     words, batch = numbering.batch(rows)
     source = numbering.count(rows, options.weighting)
     fit = learn(source, options)
-    by_task = labelled_by_task(batch, labels, words, TaskOptions(TASKS))
-    return fit, source, {task: documents.over(fit.words) for task, documents in by_task.items()}
+    assert tuple(words) == fit.words
+    stored = StoredDocuments(batch, (b"",) * len(labels), tuple(labels))
+    return fit, source, lambda *_, **__: stored
 
 
 def payload(made, **how):
     """The plan of version 1."""
-    fit, source, labelled = made
-    data = TaskData(TaskOptions(TASKS, withheld=how.pop("withheld", False)), labelled, **how)
-    return make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1, data)
+    fit, source, read = made
+    tasks = TaskOptions(TASKS, withheld=how.pop("withheld", False))
+    return make_payload(fit, source, GUARDED, Ingredients(NOISE, read, tasks, **how))
+
+
+def documents(made):
+    """The labelled documents of each task."""
+    return Ingredients(NOISE, made[2], TaskOptions(TASKS)).labelled(made[0].words)
 
 
 def test_heads_do_not_change_the_topics_they_stand_beside(made):
     """With tasks or without, the model and its noise are the same bytes: a head is computed from them alone."""
     fit, source, _ = made
-    alone, beside = make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1), payload(made)
+    alone, beside = make_payload(fit, source, GUARDED, Ingredients(NOISE, read=None)), payload(made)
     assert np.array_equal(alone.payload.A, beside.payload.A)
     assert alone.shown == beside.shown
     assert beside.payload.heads.keys() == TASKS.keys()
@@ -82,9 +82,8 @@ def test_what_is_published_is_what_the_estimator_shows():
     options = LearnerOptions(n_topics=3, min_df=2, max_df=0.5)
     source = Counts(names, count(as_documents(csr_array(X)), 90, options.weighting))
     fit = learn(source, options)
-    held = csr_array(X[:, np.searchsorted(names, fit.words)])
-    sample = WordSets(held.indptr.astype(np.int64), held.indices.astype(np.int64))
-    published = make_payload(fit, source, GUARDED, lambda: sample, KEY, "news", 1).payload
+    sample = as_documents(csr_array(X[:, np.searchsorted(names, fit.words)]))
+    published = make_payload(fit, source, GUARDED, Ingredients(NOISE, read=None, sample=lambda: sample)).payload
     estimator = AnchorTopics(3, min_df=2, max_df=0.5).fit(X)
     assert published.top_words == tuple(row.words for row in sorted(estimator.topic_info(names, top=20)))
     first = [words[:10] for words in published.top_words]
@@ -101,12 +100,13 @@ def test_heads_alone_are_noised_together(made):
     assert plan.payload.quality == {}
     assert plan.payload.top_words == ()
     assert plan.shown["sigma"] == max(about["sigma"] for about in plan.facts["heads"].values())
-    spent = Composition().then(plan.shown["scale"], plan.shown["slack"]).epsilon(GUARDED.delta)
+    spent = Composition.of([(plan.shown["scale"], plan.shown["slack"])]).epsilon(GUARDED.delta)
     assert spent == pytest.approx(GUARDED.epsilon, rel=1e-6)
     fit = made[0]
     model = TopicMatrix(fit.A, fit.words, fit.topic_names)
+    labelled = documents(made)
     for task, head in plan.payload.heads.items():
-        exact = fit_head(model, made[2][task], TASKS[task]).w
+        exact = fit_head(model, labelled[task], TASKS[task]).w
         noise = head.B - fit.A[:, [fit.anchors.index(topic) for topic in head.topics]] @ exact
         assert noise.std() == pytest.approx(plan.facts["heads"][task]["sigma"], rel=0.5)
 
@@ -130,20 +130,18 @@ def test_constants_that_another_path_could_round_otherwise_are_measured_cold(mad
 
 def test_noise_of_heads_is_keyed_by_labels_too(made):
     """Counts do not say which document has which label; the digest does, in every part."""
-    data = TaskData(TaskOptions(TASKS), made[2])
-    digest = labelled_digest("counts", data)
-    assert digest == labelled_digest("counts", data)
-    place = made[2]["place"]
+    tasks, labelled = TaskOptions(TASKS), documents(made)
+    digest = labelled_digest("counts", tasks, labelled)
+    assert digest == labelled_digest("counts", tasks, documents(made))
+    place = labelled["place"]
     swapped = dataclasses.replace(place, labels=(place.labels[1], place.labels[0], *place.labels[2:]))
     turned = place.take(np.array([1, 0, *range(2, 120)]))
     others = [
-        TaskData(TaskOptions(TASKS), made[2] | {"place": swapped}),
-        TaskData(
-            TaskOptions(TASKS),
-            made[2] | {"place": dataclasses.replace(turned, labels=place.labels)},
-        ),
-        TaskData(TaskOptions(TASKS | {"place": HeadTask(ridge=1e-7)}), made[2]),
-        TaskData(TaskOptions({"place": TASKS["place"]}), made[2]),
+        (tasks, labelled | {"place": swapped}),
+        (tasks, labelled | {"place": dataclasses.replace(turned, labels=place.labels)}),
+        (TaskOptions(TASKS | {"place": HeadTask(ridge=1e-7)}), labelled),
+        (TaskOptions({"place": TASKS["place"]}), labelled),
     ]
-    digests = {digest, labelled_digest("other counts", data), *(labelled_digest("counts", other) for other in others)}
+    digests = {digest, labelled_digest("other counts", tasks, labelled)}
+    digests.update(labelled_digest("counts", *other) for other in others)
     assert len(digests) == 6

@@ -1,10 +1,8 @@
 """Rebuilding: whatever interrupts it, the counts are those of the log and no deletion loses what is known of it."""
 
-import numpy as np
 import pytest
 
-from embedded_service import Service, silent
-from streamtopic.documents.corpus import Document
+from embedded_service import SMALL, Service, all_counts, silent, two_topics
 from streamtopic.errors import StateMismatch
 from streamtopic.service.upkeep import rebuild_state as module
 from streamtopic.service.upkeep.rebuild_state import present
@@ -19,24 +17,13 @@ def service(tmp_path, redis_server):
     """An instance with 40 documents, a version, and three deletions that wait for their receipt, in a compacted log."""
     number = abs(hash(tmp_path))
     given = {"dir": tmp_path, "redis_url": redis_server.url, "model": f"rebuild{number}"}
-    settings = load(
-        {**given, "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
-    )
-    words = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
-    texts = [" ".join(words[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(40)]
-    with Service(settings) as made:
-        made.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
+    with Service(load(SMALL | given)) as made:
+        made.add(two_topics(0, 40))
         made.settle()
         made.delete(["d1", "d2", "unknown", "d3"])
         made.settle()
         made.log.compact(made.names.documents)
         yield made
-
-
-def digest(service):
-    """Digest of all counts in Redis."""
-    counts = service.reader.counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
 def waiting(service):
@@ -46,21 +33,21 @@ def waiting(service):
 
 def test_counts_and_deletions_are_as_before(service):
     """Bit for bit; and a deletion still says that there was a document, which the log does not tell any more."""
-    before, known = digest(service), waiting(service)
+    before, known = all_counts(service), waiting(service)
     assert {kind for _, kind, *_ in known} == {ForgetKind.DELETED}
     found = service.rebuild(silent)
     assert found.documents == 37
-    assert digest(service) == before
+    assert all_counts(service) == before
     # Deletions that have their receipt are counted again, and the ledger knows them.
     assert service.publisher.step().receipts == 0
     assert waiting(service) == known
     assert leader(service.connection, service.settings.model) is None
-    assert present(service.connection, service.settings.model).documents == 37
+    assert "counts of 37 documents in 1 partition(s)" in present(service.connection, service.settings.model)
 
 
 def test_a_state_of_another_format_is_refused_and_rebuilt(service):
     """Nothing reads or continues it, the error names the remedy, and the remedy brings the same counts back."""
-    before, known, keys = digest(service), waiting(service), ModelKeys(service.settings.model)
+    before, known, keys = all_counts(service), waiting(service), ModelKeys(service.settings.model)
     for key in (keys.named("settings"), keys.partition(0).meta):
         service.connection.call("HSET", key, "schema", 2)
     service.__exit__(None, None, None)
@@ -70,14 +57,14 @@ def test_a_state_of_another_format_is_refused_and_rebuilt(service):
                 use()
         later.rebuild(silent)
         later.publisher.step()
-        assert (digest(later), waiting(later)) == (before, known)
+        assert (all_counts(later), waiting(later)) == (before, known)
 
 
 @pytest.mark.parametrize("where", ["remove_partition", "remove_base", "record", "count_to_the_end", "note_removed"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, when):
     """The second run ends as if there had been no first one; meanwhile each deletion waits with all of its facts."""
-    before, known = digest(service), waiting(service)
+    before, known = all_counts(service), waiting(service)
     act = getattr(module, where)
 
     def killed(*arguments, **more):
@@ -94,7 +81,7 @@ def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, whe
     assert set(known) <= set(waiting(service))
     service.rebuild(silent)
     service.publisher.step()
-    assert (digest(service), waiting(service)) == (before, known)
+    assert (all_counts(service), waiting(service)) == (before, known)
 
 
 def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 
 from embedded_service import Service
 from streamtopic.documents.corpus import Document
+from streamtopic.service.instance import key_ring
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, LedgerReader
 
@@ -56,7 +57,8 @@ def set_back(service, held):
 def versions(service):
     """Each version in the ledger, withdrawn ones as well: number and envelope."""
     every = [
-        logged.entry for logged in LedgerReader(service.log, service.settings.model, service.key_ring()).catch_up()
+        logged.entry
+        for logged in LedgerReader(service.log, service.settings.model, key_ring(service.settings)).catch_up()
     ]
     return [(entry.version, entry) for entry in every if isinstance(entry, Envelope)]
 

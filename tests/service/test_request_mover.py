@@ -7,7 +7,7 @@ from watched_service import Clock, Watched, documents, opened
 
 from ledger_maker import SALT, receipt_of
 from streamtopic.client import Receipts
-from streamtopic.documents.deletion_record import Misplaced, encode_misplaced
+from streamtopic.documents.deletion_record import Misplaced, Wanted, encode_misplaced, encode_request
 from streamtopic.documents.events import encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.service.requests.request_mover import _is_done
@@ -80,7 +80,7 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
     kept = service.door.receive(IDS[2:3]).request.id
     service.door.cancel(cancelled)
     clock.ahead += 601
-    assert service.move_requests()["sent"] == 1
+    assert service.leader.move_requests()["sent"] == 1
     with pytest.raises(UsageError, match="cannot be cancelled"):
         service.door.cancel(kept)
     service.settle()
@@ -96,12 +96,12 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
     """
     service = started(brake_share=0.1)
     alone = service.door.receive(IDS[:6]).request.id
-    assert service.move_requests()["sent"] == 1
+    assert service.leader.move_requests()["sent"] == 1
     clock.ahead += 7200
     wave = [service.door.receive([document]).request.id for document in IDS[6:14]]
-    assert service.move_requests()["paused"] == 8
+    assert service.leader.move_requests()["paused"] == 8
     service.look()
-    assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 8
+    assert service.watch.samples()["streamtopic_forget_pending", ("paused",)] == 8
     clock.ahead += 7200
     later = service.door.receive(IDS[14:16]).request.id
     service.settle()
@@ -127,13 +127,40 @@ def test_a_wave_of_people_counts_those_who_are_gone_already(started):
     assert [state(service, one) for one in (first, second)] == [RequestState.COMPLETED, RequestState.PAUSED]
 
 
+def test_the_first_record_of_a_request_counts(started, clock):
+    """Whatever is written under its id later, and whatever is refused before: that is what its requester was told."""
+    service = started(hold_seconds=600.0)
+    first, second = (encode_request(Wanted("r-1", 16 * salt, (one,))) for salt, one in zip("ab", IDS[:2], strict=True))
+    refused = dataclasses.replace(first, value=b"{}")
+    service.log.append_many(service.names.requests, [refused, first, second])
+    assert service.door.pending("r-1").salt == 16 * "a"
+    service.settle()
+    clock.ahead += 601
+    service.settle()
+    assert tombstones(service) == IDS[:1]
+
+
+def test_as_many_requests_are_open_as_may_be(started, monkeypatch):
+    """Others wait in their topic until one has ended."""
+    monkeypatch.setattr("streamtopic.service.requests.request_mover.MOST_OPEN", 1)
+    service = started(hold_seconds=600.0)
+    first = service.door.receive(IDS[:1]).request.id
+    assert service.leader.move_requests()["taken"] == 1
+    second = service.door.receive(IDS[1:2]).request.id
+    assert service.leader.move_requests()["taken"] == 0
+    service.door.cancel(first)
+    service.leader.move_requests()
+    assert service.leader.move_requests()["taken"] == 1
+    assert [one.id for one in service.door.requests.open()] == [second]
+
+
 def test_who_leads_no_more_deletes_nothing(started, monkeypatch):
     """Another scheduler may have carried the request out, and a producer may have used the ids again since."""
     service = started()
     name = service.door.receive(IDS[:2]).request.id
     with monkeypatch.context() as patch:
         patch.setattr(DeletionRequests, "is_led", lambda *_: False)
-        service.move_requests()
+        service.leader.move_requests()
     assert tombstones(service) == []
     service.settle()
     assert (state(service, name), tombstones(service)) == (RequestState.COMPLETED, IDS[:2])
@@ -181,7 +208,7 @@ def test_misplaced_deletes_have_no_receipt_of_a_request_after_a_set_back(started
     """A Redis that was set back holds them as sent, and the leader that has completed them has dropped their record."""
     service = started()
     service.log.append_many(service.names.requests, encode_misplaced([Misplaced("nobody", 0, True, "request-1")]))
-    service.move_requests()
+    service.leader.move_requests()
     (sent,) = service.door.requests.open()
     assert sent.state is RequestState.SENT
     service.settle()

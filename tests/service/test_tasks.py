@@ -1,15 +1,17 @@
 """Downstream tasks in the service: heads come with every version, and forget what the model forgets."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from three_topics import leaning
 
 from embedded_service import embedded
-from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease
-from streamtopic.service.schedule.payload import read_labelled, task_options
+from streamtopic.service.schedule.payload import Ingredients, task_options
 from streamtopic.service.verify import passed
+from streamtopic.state.document_counts import read_documents
 
 
 def corpus(number=160, seed=0, label=lambda name, _: {"place": name}):
@@ -57,21 +59,14 @@ def test_heads_reach_subscribers_and_classify_unseen_documents(tmp_path, how):
             assert received.payload.A is None
             with pytest.raises(InvalidRelease, match="withholds"):
                 received.topics()
-        stored = read_labelled(instance.reader.counts(), release.words, task_options(instance.settings))
+        read = partial(read_documents, instance.reader.counts())
+        stored = Ingredients(noise=None, read=read, tasks=task_options(instance.settings)).labelled(release.words)
         x = stored["place"].frequencies(release.words)
         texts = [document.text for document in DOCUMENTS]
         assert release.scores(texts, "place") == pytest.approx(x @ release.task_weights("place"))
         assert passed(instance.verify())
 
 
-def settled_again(instance):
-    """Ask for a retrain and return the newest release with its record."""
-    instance.state.request("retrain")
-    return newest(instance)
-
-
-GONE = {document.id for document in DOCUMENTS[3:9]}
-REST = [document for document in DOCUMENTS if document.id not in GONE]
 TWO = {"place": {"ridge": 1e-6}, "parity": {"ridge": 1e-5, "topics": []}}
 
 
@@ -82,31 +77,6 @@ def labelled_twice(documents):
         return {} if document.id.endswith("7") else {"parity": "even" if int(document.id[-1]) % 2 == 0 else "odd"}
 
     return [Document(document.id, document.text, document.labels | parity(document)) for document in documents]
-
-
-@pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])
-def test_service_and_twin_publish_the_same_heads(tmp_path, how):
-    """With one noise key, heads that forgot documents are byte for byte those of a service that never saw them."""
-    with service(with_noise(tmp_path / "saw"), TWO, **how) as saw:
-        saw.add(labelled_twice(DOCUMENTS))
-        first, _ = newest(saw)
-        saw.delete(sorted(GONE))
-    with service(with_noise(tmp_path / "saw"), TWO, **how) as saw:
-        release, _ = newest(saw)
-        assert (release.version, release.envelope.kind) == (2, "unlearn")
-        assert passed(saw.verify())
-    with service(with_noise(tmp_path / "never"), TWO, **how) as never:
-        never.add(labelled_twice(REST))
-        newest(never)
-        twin, _ = settled_again(never)
-        assert (twin.version, twin.envelope.kind) == (2, "retrain")
-    assert release.heads == twin.heads == ("parity", "place")
-    assert (release.envelope.sigma, release.envelope.scale) == (twin.envelope.sigma, twin.envelope.scale)
-    for task in release.heads:
-        one, other = release.head(task), twin.head(task)
-        assert (one.topics, one.classes, one.documents) == (other.topics, other.classes, other.documents)
-        assert (one.B if how else one.w).tobytes() == (other.B if how else other.w).tobytes()
-        assert not np.array_equal(release.task_weights(task), first.task_weights(task))
 
 
 def test_a_class_that_is_forgotten_leaves_no_trace(tmp_path):

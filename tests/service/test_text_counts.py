@@ -42,7 +42,7 @@ def test_the_pipeline_learns_the_service_s_own_model(tmp_path):
     with Service(Settings(dir=tmp_path, topics=3, max_df=1.0, exclude_words=str(file))) as service:
         service.add([Document(f"d{k}", text) for k, text in enumerate(texts)])
         service.settle()
-        expected = service.model_before_noise()
+        expected = service.scheduler.modeller.last
         options = expected.options
         envelope = service.release(None).envelope
     topics = AnchorTopics(
@@ -72,7 +72,7 @@ def test_words_of_another_tokeniser_are_the_same_in_library_and_service(tmp_path
     with Service(Settings(dir=tmp_path, **chosen)) as service:
         service.add([Document(f"d{k}", Counter(words)) for k, words in enumerate(documents)])
         service.settle()
-        expected = service.model_before_noise()
+        expected = service.scheduler.modeller.last
         release = service.release(None)
     fitted = TextTopics(3, max_df=1.0, exclude_words=["MAST"]).fit(documents)
     columns, _ = fitted.word_places()

@@ -4,16 +4,27 @@ import dataclasses
 import math
 import shutil
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_recovery import moment, set_back, versions
 from three_topics import leaning
 
-from embedded_service import Service
-from streamtopic.paper.theorem import TheoremOptions
+from embedded_service import embedded, silent
+from streamtopic.documents.corpus import Document
+from streamtopic.pages.version_page import version_facts, version_page
+from streamtopic.paper.algorithm1 import remaining, unlearn_base
 from streamtopic.service import theorem_mode as theorem
+from streamtopic.service.assembly import learner_options
 from streamtopic.service.verify import passed
-from streamtopic.settings import Settings
+from streamtopic.service.verify.recount import recount
+from streamtopic.topics.learner import learn
+from streamtopic.words.text import passages
+from strict_html import Strict
 
 DOCUMENTS = leaning(240, seed=3)
+OTHERS = leaning(20, seed=8)
 CONSTANTS = {"topic_imbalance": 1.3, "topic_condition": 0.5, "separability": 0.1, "base_error": 0.1}
 """Known, so that noise does not change with every few documents of a corpus this small."""
 VISIBLE = 3.6e-7
@@ -23,18 +34,14 @@ VISIBLE = 3.6e-7
 def service(folder, **more):
     """An embedded instance in theorem mode that serves deletions at once."""
     plain = {
-        "dir": folder,
-        "topics": 3,
-        "max_forget_lag": 0.0,
         "capacity": {"rule": "fixed", "documents": 10},
-        "max_df": 1.0,
         "guarantee": "theorem",
         "learner": "paper",
         "epsilon": 0.5,
         "theorem": CONSTANTS | {"constant": VISIBLE},
         "epsilon_budget": 50.0,
     }
-    return Service(Settings(**{**plain, **more}))
+    return embedded(folder, **{**plain, **more})
 
 
 def settled(instance):
@@ -60,7 +67,7 @@ def test_epsilon_is_that_of_topics_and_covariance_together(tmp_path):
         first = instance.release(None).envelope
         assert 0.5 < first.epsilon < 1
         assert first.cumulative_epsilon == pytest.approx(first.epsilon)
-        assert first.scale == pytest.approx(theorem.pair_scale(TheoremOptions(1, 0.5, 1e-6)))
+        assert first.scale == pytest.approx(instance.scheduler.modeller.scale)
         instance.delete([DOCUMENTS[0].id])
         instance.settle()
         assert first.epsilon < instance.release(None).envelope.cumulative_epsilon < 2 * first.epsilon
@@ -90,44 +97,19 @@ def test_every_condition_is_kept_for_the_operator_and_none_is_published(tmp_path
         release = instance.release(None)
         assert not {"checks", "constants", "vacuity"} & {*release.payload.__slots__, *release.envelope.__slots__}
         assert release.envelope.ratio >= 1
+        evidence = version_facts(instance, 2, update=silent)
+    # Without its conditions the claim is open, neither proved nor refuted.
+    assert [one["name"] for one in evidence["findings"] if one["passed"] is not True] == ["conditions"]
+    assert (evidence["passed"], evidence["complete"]) == (True, False)
+    written = version_page(evidence)
+    assert sum(text == "FAILS" for _, text in Strict(written).text) == len(failed)
+    assert "not proved for this version" in written
+    assert "nothing to forget" in " ".join(written.split())
 
 
-def test_a_twin_that_never_saw_the_documents_publishes_the_same_bytes(tmp_path):
-    """U(S_f, A(S), T(S)) and U(empty set, A(S - S_f), T(S - S_f)), with the same key and version, noise included."""
-    gone = {document.id for document in DOCUMENTS[20:25]}
-    with service(tmp_path / "saw") as saw:
-        saw.add(DOCUMENTS)
-        saw.settle()
-        saw.delete(sorted(gone))
-        assert [kind for kind, _ in settled(saw)] == ["unlearn"]
-        release = saw.release(None)
-        checks = {check["name"]: check["holds"] for check in record(saw, 2)["checks"]}
-    shutil.copytree(tmp_path / "saw" / "keys", tmp_path / "never" / "keys")
-    with service(tmp_path / "never") as never:
-        never.add([document for document in DOCUMENTS if document.id not in gone])
-        never.settle()
-        never.state.request("unlearn")
-        never.settle()
-        twin = never.release(None)
-    assert checks["Delta of a retraining beside this one"]
-    assert (twin.version, twin.envelope.forgotten, release.envelope.forgotten) == (2, 0, 5)
-    assert release.words == twin.words
-    for field in ("A", "R", "shares"):
-        assert getattr(release.payload, field).tobytes() == getattr(twin.payload, field).tobytes()
-    assert release.top_words == twin.top_words
-    assert release.quality == twin.quality
-
-
-def test_more_deletions_than_noise_is_for_are_a_retrain(tmp_path):
-    """Past T the base is learned anew; with T = 0 every deletion is a retrain, and its own noise is for one."""
-    with service(tmp_path / "two", capacity={"rule": "fixed", "documents": 2}) as instance:
-        instance.add(DOCUMENTS)
-        instance.settle()
-        instance.delete([document.id for document in DOCUMENTS[:3]])
-        ((kind, reason),) = settled(instance)
-        assert kind == "retrain"
-        assert "exceeds the deletion capacity of 2" in reason
-    with service(tmp_path / "none", capacity={"rule": "fixed", "documents": 0}) as instance:
+def test_a_base_that_bears_no_deletion_has_noise_for_one(tmp_path):
+    """With T = 0 every deletion is a retrain, and its own noise is for one."""
+    with service(tmp_path, capacity={"rule": "fixed", "documents": 0}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         assert instance.status()["capacity"] == 0
@@ -210,3 +192,110 @@ def test_what_cannot_be_noised_is_no_version(tmp_path):
             decision = instance.settle().decision
             assert "no model can be made" in decision
             assert reason in decision
+
+
+class Oracle:
+    """What a service in theorem mode must hold: live documents, and which of them are of its base model."""
+
+    def __init__(self, instance):
+        self.live, self.base, self.events = {}, {}, 0
+        self.instance = instance
+
+    def add(self, documents):
+        """Add; a document that is there already unchanged stays what it is."""
+        self.instance.add(documents)
+        for document in documents:
+            self.events += 1
+            if self.live.get(document.id, ("",))[0] != document.text:
+                self.live[document.id] = (document.text, self.events)
+
+    def delete(self, ids):
+        """Delete."""
+        self.instance.delete(ids)
+        for name in ids:
+            self.live.pop(name, None)
+
+    def settle(self):
+        """Settle; a retrain makes all live documents those of the base."""
+        versions = self.instance.settle().versions
+        if any(version["kind"] == "retrain" for version in versions):
+            self.base = dict(self.live)
+        return versions
+
+    @property
+    def left(self):
+        """Texts of the base model's documents that are left."""
+        return [one[0] for name, one in self.base.items() if self.live.get(name) == one]
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 10_000))
+def test_any_history_gives_algorithm_1_on_what_is_left_of_the_base(tmp_path_factory, seed):
+    """Adds, deletes, replacements and repetitions in two partitions: the model of a reference run on what is left.
+
+    A replaced document is gone, and its successor waits for a retrain; one added again unchanged stays.
+    """
+    rng = np.random.default_rng(seed)
+    folder = tmp_path_factory.mktemp("theorem")
+    some = {"partitions": 2, "capacity": {"rule": "fixed", "documents": 60}, "update_after": 1.0}
+    gone, replaced, repeated, again, last = np.split(rng.permutation(len(DOCUMENTS)), [5, 10, 15, 20])
+    steps = [
+        lambda on: on.delete([DOCUMENTS[k].id for k in gone]),
+        lambda on: on.add([Document(DOCUMENTS[k].id, OTHERS[k % 20].text, {}) for k in replaced]),
+        lambda on: on.add([DOCUMENTS[k] for k in repeated]),
+        lambda on: on.add([Document(f"new-{k}", OTHERS[k].text, {}) for k in range(20)]),
+        lambda on: (on.delete([DOCUMENTS[k].id for k in again]), on.add([DOCUMENTS[k] for k in again])),
+    ]
+    with service(folder, **some) as instance:
+        oracle = Oracle(instance)
+        oracle.add(DOCUMENTS)
+        oracle.settle()
+        for k in rng.permutation(len(steps)):
+            steps[k](oracle)
+            if rng.random() < 0.3:
+                oracle.settle()
+        oracle.settle()
+    with service(folder, **some) as oracle.instance:
+        oracle.delete([DOCUMENTS[last[0]].id])
+        assert oracle.settle()
+        agrees(oracle.instance, oracle.left)
+    shutil.rmtree(folder)
+
+
+def agrees(instance, texts):
+    """The model before noise is that of a reference run on these texts, and verification finds nothing."""
+    found, release = instance.scheduler.modeller.last, instance.release(None)
+    options = learner_options(instance.settings)
+    twin = learn(recount([tuple(passages(text)) for text in texts], options.weighting), options)
+    reference = unlearn_base(remaining(twin))
+    assert (release.envelope.m, release.anchors) == (len(texts), twin.anchors)
+    assert found.words == reference.words
+    assert np.abs(found.A - reference.A).max() < 1e-12
+    assert np.abs(found.R - reference.R).max() < 1e-10
+    checks = instance.verify()
+    # Not all conditions of the proof hold here, which is open and no failure.
+    assert all(check.passed or check.name == "conditions" for check in checks), checks
+
+
+@pytest.mark.parametrize("lost", ["update", "base"])
+def test_theorem_mode_goes_on_after_redis_was_set_back(tmp_path, lost):
+    """What was published counts; an update stands on the base of the version before it, or a new base is learned."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        held = moment(instance)
+        instance.delete([DOCUMENTS[20].id])
+        if lost == "base":
+            instance.state.request("retrain")
+        instance.settle()
+        set_back(instance, held)
+        instance.delete([DOCUMENTS[21].id])
+        instance.settle()
+        found = dict(versions(instance))
+        assert sorted(found) == [1, 2, 3]
+        assert found[3].m == 238
+        assert (found[2].base, found[3].base) == ((2, 3) if lost == "base" else (1, 1))
+        assert set(found[2].withdrawn) | set(found[3].withdrawn) == {1, 2}
+        assert {receipt.version for receipt in instance.receipts()} == {2, 3}
+        if lost == "update":
+            assert found[3].cumulative_epsilon > found[2].cumulative_epsilon

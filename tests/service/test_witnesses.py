@@ -4,6 +4,7 @@ import http.server
 import logging
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from streamtopic.signed import (
     open_note,
     sign_note,
 )
-from streamtopic.signed.checkpoints import hash_of
+from streamtopic.signed.checkpoints import text_of
 from whole_tree import Tree
 
 KEY = SigningKey.from_seed(bytes(32), "test/news")
@@ -141,10 +142,10 @@ class Speaker:
 
     def sign(self, body):
         """What an honest witness says that has seen nothing yet."""
-        return 200, cosignature(self.key, text_of(body))
+        return 200, cosignature(self.key, asked_text(body))
 
 
-def text_of(body):
+def asked_text(body):
     """The text of the checkpoint in a request."""
     return body.partition("\n\n")[2].rpartition("\n\n")[0] + "\n"
 
@@ -165,32 +166,19 @@ def speakers():
         speaker.server.server_close()
 
 
-class Grown:
-    """A tree of 20 entries, and its checkpoints at each size."""
+TREE = Tree()
+for number in range(20):
+    TREE.append(leaf_hash(b"%d" % number))
 
-    def __init__(self):
-        self.tree = Tree()
-        for number in range(20):
-            self.tree.append(leaf_hash(b"%d" % number))
-        self.asked = []
 
-    def checkpoint(self, size):
-        return sign_note(Checkpoint(KEY.name, size, self.tree.root(size)).text, KEY)
-
-    def consistency(self, old, size):
-        self.asked.append((old, size))
-        return self.tree.consistency(old, size)
+def checkpoint_of(size):
+    """The checkpoint of a tree of 20 entries when it had this size."""
+    return sign_note(Checkpoint(KEY.name, size, TREE.root(size)).text, KEY)
 
 
 def asking(*speakers, quorum="quorum none", **options):
-    """The witnesses of a policy."""
+    """The witnesses of a policy. quorum: the lines that say which are enough."""
     return Witnesses(policy(*(speaker.line for speaker in speakers), *quorum.split("; ")), **options)
-
-
-def old_of(body):
-    """The size that a request names, and the proof in it."""
-    first, *path = body.partition("\n\n")[0].split("\n")
-    return int(first.removeprefix("old ")), [hash_of(line) for line in path]
 
 
 def test_all_witnesses_are_asked_and_their_signatures_stand_below(speakers):
@@ -207,40 +195,34 @@ def test_all_witnesses_are_asked_and_their_signatures_stand_below(speakers):
     some = speakers(None, None, None)
     for speaker in some:
         speaker.says = wait_for_the_others(speaker)
-    asked, grown = asking(*some), Grown()
-    note = grown.checkpoint(7)
-    signed = asked.cosign(note, grown.consistency)
+    asked, note = asking(*some), checkpoint_of(7)
+    signed = asked.cosign(note, TREE.consistency)
     assert signed.startswith(note)
     assert all(cosigned(signed, speaker.known) for speaker in some)
     assert asked.signers(signed) == {"W1", "W2", "W3"}
     assert asked.signers(note) == frozenset()
     assert open_note(signed, [KEY.public])[1] == KEY.public
+    # The next time each is told what grew since.
+    later = checkpoint_of(9)
+    asked.cosign(later, TREE.consistency)
+    path = "".join(f"{text_of(one)}\n" for one in TREE.consistency(7, 9))
     for number, speaker in enumerate(some, 1):
-        assert speaker.bodies == [(f"/of/{number}/add-checkpoint", f"old 0\n\n{note}")]
+        place = f"/of/{number}/add-checkpoint"
+        assert speaker.bodies == [(place, f"old 0\n\n{note}"), (place, f"old 7\n{path}\n{later}")]
 
 
-def test_a_witness_is_told_what_grew_since_it_signed(speakers):
-    """The last size that it signed, and the proof from there; for the same checkpoint again there is none."""
-    (speaker,) = speakers(None)
-    asked, grown = asking(speaker), Grown()
-    for size in (3, 8, 8, 20):
-        asked.cosign(grown.checkpoint(size), grown.consistency)
-    known = [(old_of(body), Checkpoint.parse(text_of(body))) for _, body in speaker.bodies]
-    assert [old for (old, _), _ in known] == [0, 3, 8, 8]
-    assert [len(path) for (_, path), _ in known] == [0, 4, 0, 2]
-    for (old, path), checkpoint in known[1:]:
-        assert path == grown.tree.consistency(old, checkpoint.size)
-
-
-def test_a_witness_that_has_seen_another_size_says_it(speakers):
-    """A process that has just started, or another leader, learns it from the witness: 409."""
-    (speaker,) = speakers(None)
-    speaker.says = lambda body: speaker.sign(body) if body.startswith("old 5\n") else (409, "5\n")
-    asked, grown = asking(speaker), Grown()
-    signed = asked.cosign(grown.checkpoint(9), grown.consistency)
-    assert asked.signers(signed) == {"W1"}
-    assert [old_of(body)[0] for _, body in speaker.bodies] == [0, 5]
-    assert grown.asked == [(5, 9)]
+@pytest.mark.parametrize(
+    ("quorum", "seconds", "least", "most"),
+    [("group enough any W1 W2; quorum enough", 60, 0, 30), ("quorum none", 0.5, 0.5, 30)],
+)
+def test_nobody_is_waited_for_once_enough_have_signed(speakers, quorum, seconds, least, most):
+    """Without a quorum everybody is waited for, and for the given time at most."""
+    end = threading.Event()
+    some = speakers(None, lambda _: (500, "") if end.wait(60) else None)
+    asked, start = asking(*some, quorum=quorum, seconds=seconds), time.monotonic()
+    assert asked.signers(asked.cosign(checkpoint_of(7), TREE.consistency)) == {"W1"}
+    assert least <= time.monotonic() - start < most
+    end.set()
 
 
 @pytest.mark.parametrize(
@@ -255,7 +237,7 @@ def test_a_witness_that_has_seen_another_size_says_it(speakers):
         (lambda _: (500, ""), "answered 500"),
         (lambda _: (200, ""), "no signature"),
         (lambda _: (200, "— w1.example AAAA\n"), "no signature"),
-        (lambda body: (200, cosignature(witness(2)[0], text_of(body))), "no signature"),
+        (lambda body: (200, cosignature(witness(2)[0], asked_text(body))), "no signature"),
         (lambda _: (200, cosignature(witness(1, "w1.example")[0], "another text\n")), "no signature"),
         (lambda _: (200, "x" * 1_000_000), "no signature"),
         (lambda _: (200, sign_note("a\n", KEY)), "no signature"),
@@ -265,10 +247,10 @@ def test_other_answers_are_no_signature(speakers, caplog, says, why):
     """They hold nothing up, are told once, and end when the witness signs again."""
     bad, good = speakers(says, None)
     now = [0.0]
-    asked, grown = asking(bad, good, clock=lambda: now[0]), Grown()
+    asked = asking(bad, good, clock=lambda: now[0])
     caplog.set_level(logging.INFO, "streamtopic.service")
     for size in (8, 9):
-        signed = asked.cosign(grown.checkpoint(size), grown.consistency)
+        signed = asked.cosign(checkpoint_of(size), TREE.consistency)
         assert asked.signers(signed) == {"W2"}
         assert signed.count("— ") == 2
         now[0] += 60
@@ -276,7 +258,7 @@ def test_other_answers_are_no_signature(speakers, caplog, says, why):
     assert why in record.getMessage()
     assert (record.event, record.witness) == ("witness_failed", "W1")
     bad.says = bad.sign
-    assert asked.signers(asked.cosign(grown.checkpoint(10), grown.consistency)) == {"W1", "W2"}
+    assert asked.signers(asked.cosign(checkpoint_of(10), TREE.consistency)) == {"W1", "W2"}
     assert [record.event for record in caplog.records] == ["witness_failed", "witness_signs"]
 
 

@@ -2,13 +2,15 @@
 
 import contextlib
 import time
+import urllib.error
+import urllib.request
 
 from embedded_service import Service
 from streamtopic.documents.corpus import Document
-from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
+from waiting import PATIENCE
 
 MARK = "markedid"
 RARE = "xylograph"
@@ -34,8 +36,22 @@ def documents(number=60):
     ]
 
 
-class ReadMetrics(Metrics):
-    """Metrics whose values a test can read."""
+def asked(address, path):
+    """What a process answers at an address: status and text."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+class Watched(Watch):
+    """Keeps what was shown at the moment when a version was staged, since a model is being made then."""
+
+    def __init__(self, role="run"):
+        super().__init__(role)
+        self.changed = set()
+        self._before = {}
 
     def samples(self):
         """Return the value of every series: name and labels' values, those of buckets included."""
@@ -45,25 +61,14 @@ class ReadMetrics(Metrics):
                 found[sample.name, tuple(sample.labels.values())] = sample.value
         return found
 
-
-class Watched(Watch):
-    """Keeps what was shown at the moment when a version was staged, since a model is being made then."""
-
-    def __init__(self, role="run"):
-        super().__init__(role)
-        self.metrics = ReadMetrics(role)
-        self.changed = set()
-        self._before = {}
-
-    def staged(self, version, kind, seconds):
+    def staged(self, kind, seconds):
         """Take it, and look."""
-        super().staged(version, kind, seconds)
+        super().staged(kind, seconds)
         self.note()
 
     def note(self):
         """Take down which series differ from the last time."""
-        self.text()
-        now = self.metrics.samples()
+        now = self.samples()
         for series in now.keys() | self._before.keys():
             if now.get(series) != self._before.get(series):
                 self.changed.add(family_of(series[0]))

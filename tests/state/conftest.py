@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from state_reference import Run
 
 _numbers = itertools.count()
 
@@ -16,9 +17,6 @@ def model():
 @pytest.fixture
 def run(connection, model):
     """A partition with two documents of two commits."""
-    # Imported here: the module asks for the fixtures of this one.
-    from test_exactness import Run
-
     run = Run(connection, model)
     for number in range(2):
         run.add(number, ((3, {"x": 2, f"w{number}": 1}),))

@@ -1,40 +1,37 @@
-"""What the state must be, in plain Python: live documents, recounted from nothing."""
+"""A partition that is driven without a log, and what it must be, in plain Python: live documents, recounted."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from added_documents import added_documents
 from streamtopic.counts import Weighting
+from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter
 
 
 @dataclass
 class LiveDocuments:
     """Documents by id: (offset, passages, labels)."""
 
-    weighting: Weighting = field(default_factory=Weighting)
     documents: dict = field(default_factory=dict)
 
-    def recount(self, before=None):
-        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition, for offsets before one."""
-        frequency, tokens, heavy, pairs, number = Counter(), Counter(), Counter(), defaultdict(int), 0
-        for offset, passages, _ in self.documents.values():
-            if before is not None and offset >= before:
-                continue
-            number += 1
+    def recount(self):
+        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition."""
+        frequency, tokens, heavy, pairs = Counter(), Counter(), Counter(), defaultdict(int)
+        for _, passages, _ in self.documents.values():
             held, total = Counter(), sum(length for length, _ in passages)
             for _, words in passages:
                 held.update(words)
             frequency.update(set(held))
             tokens.update(held)
             heavy.update({word for word, times in held.items() if 10 * times >= total})
-            most = 2 if self.weighting.cap > 1 else total
-            limited = [{word: min(times, most) for word, times in words.items()} for _, words in passages]
+            limited = [{word: min(times, 2) for word, times in words.items()} for _, words in passages]
             counted = [
                 length - sum(words.values()) + sum(held.values())
                 for (length, words), held in zip(passages, limited, strict=True)
             ]
-            weights = self.weighting.weights(counted, [sum(counted)] * len(counted)).tolist()
+            weights = Weighting().weights(counted, [sum(counted)] * len(counted)).tolist()
             for held, weight in zip(limited, weights, strict=True):
                 for a in held:
                     for b in held:
@@ -42,13 +39,13 @@ class LiveDocuments:
                             pairs[a, b] += weight * held[a] * held[b]
                     pairs[a, a] += weight * held[a] * (held[a] - 1)
         pairs = {pair: value for pair, value in pairs.items() if value}
-        return number, dict(frequency), dict(tokens), dict(heavy), pairs
+        return len(self.documents), dict(frequency), dict(tokens), dict(heavy), pairs
 
 
 def as_words(source, counts=None):
     """Return a count source in the same form."""
     words = list(source.words)
-    counts = source.restrict(_all(words)) if counts is None else counts
+    counts = source.restrict(np.arange(len(words))) if counts is None else counts
     rows = [row for row in range(len(words)) for _ in range(counts.indptr[row], counts.indptr[row + 1])]
     pairs = {(words[a], words[b]): int(value) for a, b, value in zip(rows, counts.columns, counts.values, strict=True)}
     frequency = {word: int(n) for word, n in zip(words, source.frequency, strict=True) if n}
@@ -84,7 +81,83 @@ def difference(after, before):
     return tuple(parts)
 
 
-def _all(words):
-    import numpy as np
+def pairs_of(change, found):
+    """Return the sum of w (h h^T - diag(h)) by words, zeros left out."""
+    total = np.zeros((len(change.words),) * 2, np.int64)
+    for k, weight in enumerate(found.weights):
+        part = slice(found.indptr[k], found.indptr[k + 1])
+        words, h = found.words[part], found.counts[part]
+        assert (np.diff(words) > 0).all()
+        total[np.ix_(words, words)] += weight * (np.outer(h, h) - np.diag(h))
+    assert np.array_equal(total, total.T)
+    rows, columns = np.nonzero(np.triu(total))
+    return {(change.words[a], change.words[b]): int(total[a, b]) for a, b in zip(rows, columns, strict=True)}
 
-    return np.arange(len(words))
+
+class Run:
+    """One partition driven by steps, beside the reference."""
+
+    def __init__(self, connection, model):
+        self.connection, self.model = connection, model
+        self.live = LiveDocuments()
+        self.offset = 0
+        self.pending = {}
+        self.open()
+        self.saved = self._whole()
+
+    def open(self):
+        self.state = PartitionWriter.open(self.connection, self.model, 0, ModelSettings(1, 256))
+
+    def add(self, number, passages, labels=None):
+        document = f"d{number}".encode()
+        self.live.documents[document] = (self.offset, passages, labels or {})
+        self.pending[document] = (document, self.offset, passages, labels or {})
+        self.offset += 1
+
+    def delete(self, number):
+        document = f"d{number}".encode()
+        self.live.documents.pop(document, None)
+        self.pending[document] = None
+        self.offset += 1
+
+    def plan(self):
+        """Return what waits as one flush."""
+        state, keys = self.state, self.state.keys
+        if state.connection.call("HMGET", keys.meta, "fence", "facts") != [state.fence.encode(), state.meta.pack()]:
+            self.state.reload()
+        stored = self.state.documents(self.pending)
+        added = added_documents(self.state, *filter(None, self.pending.values()))
+        return self.state.plan(Changes(self.offset, added, stored))
+
+    def flush(self):
+        assert self.state.commit(self.plan()) == Applied()
+        self.pending = {}
+
+    def sum(self):
+        self.flush()
+        assert self.state.sum_changes() == Applied()
+
+    def reopen(self):
+        self.flush()
+        self.open()
+
+    def save(self):
+        self.flush()
+        self.saved = self._whole()
+
+    def _whole(self):
+        """Return all keys, and what the reference knows of them."""
+        return dump(self.connection, self.state), self.live.documents.copy(), self.offset, self.state.fence
+
+
+def dump(connection, state):
+    """Return all keys of a partition."""
+    keys = sorted(connection.call("KEYS", state.keys.tag + "*"))
+    return dict(zip(keys, connection.batch([("DUMP", key) for key in keys]), strict=True))
+
+
+def restore(connection, keys, saved):
+    """Put a partition back to what `dump` returned, as if Redis had been started from an older snapshot."""
+    names = connection.call("KEYS", keys.tag + "*")
+    commands = [("DEL", name) for name in names] + [("RESTORE", key, 0, value) for key, value in saved.items()]
+    connection.batch(commands)

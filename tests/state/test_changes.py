@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from state_reference import as_words
-from test_exactness import Run, dump, restore
+from state_reference import Run, as_words, difference, dump, restore, words_by_id
 
-from streamtopic.bench.state_sizes import measure
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     Applied,
@@ -17,10 +15,8 @@ from streamtopic.state import (
     ForgetKind,
     Reader,
 )
-from streamtopic.state.meta import CHANGES, ChangeEntry, Place, WordStatistics, read_changes, read_statistics
+from streamtopic.state.meta import Place, WordStatistics, read_changes
 
-ids_of_words = st.dictionaries(st.binary(max_size=8), st.integers(0, 2**31 - 1), max_size=4)
-several = st.lists(st.binary(max_size=8), max_size=4)
 RARE = "xylograph"
 
 
@@ -39,22 +35,6 @@ def remove(run, number, kind=ForgetKind.DELETED):
     changes = Changes(run.offset, removed={document: stored}, forgets=[forget])
     assert run.state.commit(run.state.plan(changes)) == Applied()
     return forget
-
-
-@settings(max_examples=100)
-@given(
-    came=several,
-    gone=st.lists(st.tuples(st.binary(), st.binary())),
-    born=ids_of_words,
-    base=st.text(max_size=5),
-)
-def test_a_change_comes_back_as_it_was(came, gone, born, base):
-    """Records and ids byte for byte, words letter for letter, also those that are no text."""
-    ids, went, commit = [name for name, _ in gone], [record for _, record in gone], "c"
-    again = CHANGES.unpack(CHANGES.pack(ChangeEntry(base, commit, came, went, ids, born)))
-    assert (again.base, again.commit) == (base, commit)
-    assert (list(again.came), list(again.went), list(again.ids)) == (came, went, ids)
-    assert dict(again.born) == born
 
 
 @settings(max_examples=100)
@@ -111,22 +91,6 @@ def test_damage_to_an_entry_ends_in_the_package_s_own_error(connection, new_mode
         return
 
 
-def test_changes_are_read_in_their_order_across_generations(run):
-    """Each commit has one entry, in whichever of the two hashes it stands."""
-    start, places, documents = run.state.meta.place, [], []
-    for number in range(40):
-        run.add(10 + number, ((2, {"y": 2}),))
-        run.flush()
-        places.append(run.state.meta.place)
-        documents.append(1)
-        if number == 15:
-            assert run.state.sum_changes() == Applied()
-    found = follow(run, start)
-    assert [place for place, _ in found] == places
-    assert [len(change.came) for _, change in found] == documents
-    assert all(run.connection.call("HLEN", key) for key in run.state.keys.changes)
-
-
 def test_a_history_that_forked_is_noticed(connection, run):
     """Redis was set back and went on to the same version otherwise: neither its changes nor its moment are followed."""
     reader = Reader(connection, run.model, 1)
@@ -156,29 +120,6 @@ def test_a_history_that_forked_is_noticed(connection, run):
         follow(run, lost)
     assert as_words(reader.counts()) == run.live.recount()
     assert "lost" not in reader.counts().words
-
-
-def test_a_generation_goes_as_a_whole(connection, run):
-    """Two sums after it, Redis has given its memory back; the changes since the last sum but one are there."""
-    first = run.state.meta.place
-    sizes, places = [], []
-    for generation in range(4):
-        key = run.state.keys.changes[generation % 2]
-        assert run.state.meta.generation == generation
-        for number in range(20):
-            run.add(number, ((90, {f"g{generation}w{number}n{k}": 1 for k in range(90)}),))
-        run.flush()
-        sizes.append(connection.call("MEMORY", "USAGE", key))
-        places.append(run.state.meta.place)
-        assert run.state.sum_changes() == Applied()
-        assert connection.call("EXISTS", run.state.keys.changes[(generation + 1) % 2]) == 0
-        assert [place for place, _ in follow(run, places[-1])] == []
-        if generation:
-            assert [place for place, _ in follow(run, places[-2])] == places[-1:]
-            with pytest.raises(CutGone, match="gone"):
-                follow(run, first)
-    # One generation is left, however many there were.
-    assert measure(connection, run.state.keys).changes < 2 * max(sizes)
 
 
 def traces(connection, run, *texts):
@@ -219,24 +160,6 @@ def test_nothing_of_a_removed_document_is_left_in_any_key(connection, run, kind)
         connection.call("CONFIG", "SET", *compressed)
 
 
-def test_statistics_of_a_long_history_take_the_place_of_its_changes(connection, model):
-    """A reader that begins reads them and what came since, and no entry of before."""
-    run = Run(connection, model)
-    for number in range(30):
-        run.add(number % 7, ((5, {"all": 2, f"w{number}": 3}),))
-        run.flush()
-    run.sum()
-    run.sum()
-    run.add(3, ((5, {"all": 2, "late": 3}),))
-    run.flush()
-    known = read_statistics(connection, run.state.keys)
-    assert known.place.version == run.state.meta.version - 1
-    assert known.totals.shape == (3, len(known.words))
-    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
-    run.open()
-    assert len(run.state.vocabulary.held()[0]) >= len(run.live.recount()[1])
-
-
 def aged(run, seconds):
     """Let the last sum be so long ago."""
     now = run.state.meta.summed_ms / 1000 + seconds
@@ -261,3 +184,38 @@ def test_statistics_are_due_once_a_removed_document_is_old(run):
     assert not run.state.meta.holds_removed
     aged(run, 365 * day)
     assert not run.state.keep_summed(4.0 * day)
+
+
+def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
+    """Its old id goes with the second word statistics, and is never given again: changes name it until then."""
+    run = Run(connection, model)
+    run.add(0, ((2, {"x": 1, "y": 1}),))
+    run.flush()
+    before = max(words_by_id(run.state.vocabulary))
+    run.delete(0)
+    run.sum()
+    run.sum()
+    assert len(run.state.vocabulary) == 0
+    run.add(1, ((2, {"x": 2}),))
+    run.flush()
+    assert {number > before: word for number, word in words_by_id(run.state.vocabulary).items()} == {True: b"x"}
+
+
+def test_a_difference_costs_what_changed(connection, model, monkeypatch):
+    """Who follows reads neither documents nor words, and needs nothing but the changes, which lead forwards."""
+    run = Run(connection, model)
+    for number in range(50):
+        run.add(number, ((6, {"x": 1, "m": 2, "a": 3}),))
+    run.flush()
+    reader = Reader(connection, model, 1)
+    old, before = reader.counts(), run.live.recount()
+    run.add(60, ((2, {"late": 2}),))
+    run.delete(7)
+    run.flush()
+    monkeypatch.setattr(connection, "script", None)
+    change = reader.counts().since(old)
+    assert as_words(change) == difference(run.live.recount(), before)
+    assert change.passages().passages == 2
+    assert list(change.words) == ["a", "late", "m", "x"]
+    with pytest.raises(CutGone):
+        old.since(reader.counts())

@@ -2,14 +2,17 @@
 
 from contextlib import suppress
 
+import msgpack
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
-from streamtopic.state.word_ids import Rows, number_rows
+from streamtopic.state.word_ids import AddedDocuments
+from streamtopic.words.lexicon import Lexicon
 
 
 def passages(last, most):
@@ -44,20 +47,63 @@ def test_records_keep_documents(documents, offset, labels):
         assert [other.body == one.body for other in stored] == same
 
 
+GOOD = bytes([2, 0, 0, 1, 3, 2, 0, 1, 0])
+"""Offset 0, no labels, one passage of three tokens: word 0 once, word 1 twice."""
+
+
+def named(labels, subjects=()):
+    """Return a record without passages, with these names."""
+    names = msgpack.packb((labels, subjects))
+    return bytes([2, 0, len(names)]) + names + b"\x00"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"\x07" + GOOD[1:],
+        GOOD[:-1],
+        GOOD + b"\x00",
+        GOOD[:4] + b"\x02" + GOOD[5:],
+        bytes([2, 0, 0, 1, 3, 1, 0x80]),
+        bytes([2, 0, 0, 1, 3, 1, 0x7E]),
+        bytes([2, 0, 0, 1, 3, 1, *[0xFF] * 9, 1]),
+        bytes([2, 0, 0, 1, 0x81, 0x40, 0]),
+        bytes([2, 0, 0, *[0xFF] * 9, 1]),
+        bytes([2, 0, *[0xFF] * 9, 1]),
+        bytes([2, *[0xFF] * 9, 1, 0, 0]),
+        bytes([2, 0, 1, 0xC1, 0]),
+        bytes([2, 0, 1, 0x05, 0]),
+        named({"t": 1}),
+        named({"t": ["a"]}),
+        named({1: "ab"}),
+        named({}, [1]),
+        named({}, 5),
+    ],
+)
+def test_damaged_records_are_refused(record):
+    """Whatever was damaged, it is named with its remedy, and never read as another document."""
+    assert read(GOOD) == 1
+    with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
+        read(record)
+
+
+def read(record):
+    """Read a record both ways; return how many documents it is."""
+    batch = decode_batch(Records.of([record]), np.arange(50), EVERY_OFFSET).batch
+    assert StoredDocument.of(record).offset >= 0
+    assert batch.words.min(initial=0) >= 0
+    assert batch.words.max(initial=0) < 50
+    assert batch.counts.min(initial=1) >= 1
+    return batch.documents
+
+
 @settings(max_examples=200)
 @given(data=st.binary(max_size=40))
-def test_bytes_that_are_no_record_are_refused(data):
-    """Whatever Redis holds, reading it gives a document or StateCorrupt, one by one and many at once."""
-    record, words = b"\x02" + data, 50
+def test_any_bytes_are_a_document_or_refused(data):
+    """Whatever Redis holds, reading it gives one document or StateCorrupt."""
     with suppress(StateCorrupt):
-        stored = StoredDocument.of(record)
-        assert stored.offset >= 0
-    with suppress(StateCorrupt):
-        batch = decode_batch(Records.of([record]), np.arange(words), EVERY_OFFSET).batch
-        assert batch.documents in {0, 1}
-        assert batch.words.min(initial=0) >= 0
-        assert batch.words.max(initial=0) < words
-        assert batch.counts.min(initial=1) >= 1
+        assert read(b"\x02" + data) == 1
 
 
 @settings(max_examples=60)
@@ -87,27 +133,25 @@ def test_many_records_are_read_as_one_by_one(documents, chosen, before):
     assert rows == expected
 
 
-numbered_rows = st.lists(st.dictionaries(st.integers(0, 40), st.integers(1, 8192), max_size=12), max_size=9)
-
-
 @settings(max_examples=100)
-@given(rows=numbered_rows, known=st.sets(st.integers(0, 40)), chosen=st.randoms(use_true_random=False))
+@given(
+    rows=st.lists(st.dictionaries(st.integers(0, 40), st.integers(1, 8192), max_size=12), max_size=9),
+    known=st.sets(st.integers(0, 40)),
+    chosen=st.randoms(use_true_random=False),
+)
 def test_words_of_each_row_ascend_and_keep_their_counts(rows, known, chosen):
-    """Whatever the order of words in a text and of rows, ids ascend, new ones follow the given ones, counts stay."""
+    """Whatever the order of words in a text, ids ascend, new ones follow the given ones, counts stay."""
     numbers = np.full(41, -1, np.int32)
-    given_ids = chosen.sample(range(100), len(known))
-    numbers[sorted(known)] = given_ids
-    stops = np.cumsum([len(row) for row in rows], dtype=np.int64)
-    starts = stops - np.array([len(row) for row in rows], np.int64)
-    entries = np.array([word for row in rows for word in row], np.int32)
-    counts = np.array([count for row in rows for count in row.values()], np.int32)
-    order = chosen.sample(range(len(rows)), len(rows))
-    laid_out = Rows(stops - starts, starts, stops, entries, counts)
-    indptr, words, amounts, born = number_rows(np.array(order, np.int64), laid_out, numbers, 100)
+    numbers[sorted(known)] = chosen.sample(range(100), len(known))
+    lexicon = Lexicon("test")
+    lexicon.number([b"w%d" % word for word in range(41)])
+    passages = [[(9000 * 12, {f"w{word}": count for word, count in row.items()})] for row in rows]
+    added = AddedDocuments.of([b"d"] * len(rows), range(len(rows)), passages, lexicon)
+    batch, born = added.numbered(numbers, 100)
     assert (numbers[born] == -1).all()
     numbers[born] = range(100, 100 + len(born))
     assert set(born.tolist()) == {word for row in rows for word in row} - known
-    for k, row in enumerate(order):
-        here = slice(indptr[k], indptr[k + 1])
-        wanted = sorted((int(numbers[word]), count) for word, count in rows[row].items())
-        assert list(zip(words[here].tolist(), amounts[here].tolist(), strict=True)) == wanted
+    for k, row in enumerate(rows):
+        here = slice(batch.indptr[k], batch.indptr[k + 1])
+        wanted = sorted((int(numbers[word]), count) for word, count in row.items())
+        assert list(zip(batch.words[here].tolist(), batch.counts[here].tolist(), strict=True)) == wanted

@@ -37,7 +37,6 @@ def test_every_error_of_redis_is_mapped(error, monkeypatch, connection):
         raise _instance(error)
 
     monkeypatch.setattr(connection.client, "execute_command", fail)
-    monkeypatch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
     with pytest.raises(StreamtopicError):
         connection.ping()
 

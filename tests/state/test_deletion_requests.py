@@ -43,17 +43,6 @@ def test_a_request_is_taken_in_once(requests):
     assert requests.get("nobody") is None
 
 
-def test_open_requests_are_bounded(requests, monkeypatch):
-    """Where too many are open, the next waits and nothing of it is stored."""
-    monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_OPEN_DOCUMENTS", 3)
-    first = taken(requests)
-    assert requests.receive(request("r-2")) == Stale("full")
-    assert requests.get("r-2") is None
-    # Room is made by a request that ends.
-    assert requests.move(first, first.cancel(20 * MINUTE)) == Applied()
-    taken(requests, "r-2")
-
-
 def test_a_version_parts_a_request_that_it_reflects_in_part():
     """Not before its first tombstone, and not once all are counted and within the cut."""
     sent = request(state=RequestState.SENT, ends={0: 9, 1: 7})
@@ -108,3 +97,15 @@ def test_the_brake_counts_what_nobody_has_looked_at(requests):
     assert [one.id for one in requests.unseen()] == ["b"]
     requests.move(approved, approved.cancel(2))
     assert [one.id for one in requests.unseen()] == ["b"]
+
+
+def test_the_oldest_of_many_ended_requests_are_forgotten(requests, monkeypatch):
+    """But for those that the brake counts still: they came within two waves."""
+    monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_ENDED", 2)
+    for number, minute in enumerate([1, 2, 3, 500, 501, 502]):
+        one = taken(requests, f"r-{number}", 1, minute * MINUTE)
+        requests.move(one, one.moved(RequestState.COMPLETED, number))
+    requests.trim(510 * MINUTE)
+    assert [one.id for one in requests.ended()] == ["r-3", "r-4", "r-5"]
+    requests.trim(5000 * MINUTE)
+    assert [one.id for one in requests.ended()] == ["r-4", "r-5"]

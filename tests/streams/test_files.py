@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appending import append
+from appending import append, everything
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, UsageError
 from streamtopic.streams import FileLog, Message
 
@@ -26,16 +26,6 @@ for i in range(int(sys.argv[3])):
 
 # Bytes of a page of the database.
 PAGE = 4096
-
-
-def values(log):
-    """All values of t/0, whose offsets must have no gaps."""
-    records, offset = [], 0
-    while batch := log.read("t", 0, offset):
-        records += batch
-        offset = batch[-1].next_offset
-    assert [record.offset for record in records] == list(range(len(records)))
-    return [record.value for record in records]
 
 
 def writer(directory, name, count):
@@ -128,7 +118,9 @@ def test_kill_9_loses_nothing_that_was_confirmed(tmp_path):
         confirmed += [(int(line.split()[1]), turn) for line in lines]
         process.wait()
         process.stdout.close()
-    found = values(FileLog(tmp_path))
+    records = everything(FileLog(tmp_path), "t")
+    assert [record.offset for record in records] == list(range(len(records)))
+    found = [record.value for record in records]
     assert len(confirmed) <= len(found) <= len(confirmed) + 4
     assert all(found[offset].startswith(b"w%d:" % turn) for offset, turn in confirmed)
     assert len(set(found)) == len(found)
@@ -138,12 +130,12 @@ def test_a_full_disk_leaves_a_whole_log(tmp_path):
     """An append that finds no room is reported, and none of its records is there."""
     path = filled(tmp_path)
     with FileLog(tmp_path) as log:
-        before = values(log)
+        before = everything(log, "t")
         ((pages,),) = log._opened().execute("PRAGMA page_count").fetchall()
         log._opened().execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(ComponentUnreachable, match=r"full.*free space"):
             log.append_many("t", [Message(b"k", b"v" * 1500)] * 20)
-        assert values(log) == before
+        assert everything(log, "t") == before
     with FileLog(tmp_path) as log:
         assert append(log, "t", b"k", b"v") == (0, len(before))
     assert path.exists()

@@ -1,39 +1,26 @@
 """What only a Kafka log meets: brokers that go away, records that are refused, gaps, transactions, other producers."""
 
 import contextlib
-import dataclasses
 import itertools
 import threading
 from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaProducer, TopicPartition, errors
 from kafka.consumer.fetcher import ConsumerRecord
 
-from appending import append
+from appending import append, everything
 from kafka_topics import until_compacted
 from servers.kafka_broker import KafkaBroker
-from servers.ports import quiet_ports
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
-from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE, until
 
-NUMBERS = itertools.count()
-
 
 @pytest.fixture
-def log(kafka_server):
-    """A log of the broker."""
-    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
-        yield log
-
-
-@pytest.fixture
-def topic(log):
+def topic(log, name):
     """A compacted topic of one partition whose records are compacted within seconds, once they are in a closed file."""
-    name = f"kafka-{next(NUMBERS)}"
     log.create(
         name,
         1,
@@ -47,15 +34,6 @@ def topic(log):
         },
     )
     return name
-
-
-def everything(log, topic, offset=0):
-    """All records of the only partition."""
-    records = []
-    while batch := log.read(topic, 0, offset):
-        records += batch
-        offset = batch[-1].next_offset
-    return records
 
 
 @pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
@@ -88,9 +66,8 @@ def test_a_compacted_log_is_read_past_its_gaps(log, topic):
     assert log.read(topic, 0, found[0].offset - 1, max_records=1)[0].offset >= found[0].offset
 
 
-def test_a_gap_at_the_end_is_an_end(log):
+def test_a_gap_at_the_end_is_an_end(log, name):
     """Where retention or compaction left nothing before the end, a read says so instead of waiting for ever."""
-    name = f"markers-{next(NUMBERS)}"
     log.create(name, 1)
     producer = KafkaProducer(bootstrap_servers=log.options.servers, transactional_id=name)
     with contextlib.closing(producer):
@@ -112,70 +89,48 @@ def test_a_gap_at_the_end_is_an_end(log):
     assert [record.value for record in log.read(name, 0, 2)] == [b"after"]
 
 
-class SlowConsumer:
-    """A consumer of a log with an emptied batch, since Kafka keeps the last batch of a producer, and records after it.
+def reader_of(monkeypatch, answers):
+    """A reader of t/0: an emptied batch, since Kafka keeps the last one of a producer, and the records 3 to 5 after it.
 
     answers: of the broker, in order: None for a poll that ends without one, else the end that the broker knew of then.
     """
+    known, seconds = iter(answers), itertools.count(step=0.2)
+    consumer = SimpleNamespace(assignment=set, assign=lambda _: None, at=0, high=None)
+    consumer.seek = lambda _, offset: setattr(consumer, "at", offset)
+    consumer.position = lambda *_, **__: consumer.at
+    consumer.highwater = lambda _: consumer.high
 
-    def __init__(self, place, answers):
-        self.place, self.answers, self.assigned, self.at, self.high = place, iter(answers), set(), 0, None
-
-    def assignment(self):
-        """What is assigned."""
-        return self.assigned
-
-    def assign(self, places):
-        """Fetch these from now on."""
-        self.assigned = set(places)
-
-    def seek(self, _, offset):
-        """Go on elsewhere."""
-        self.at = offset
-
-    def poll(self, **_):
-        """The batch without records ends before offset 3."""
-        end = next(self.answers, 6)
+    def poll(**_):
+        end = next(known, 6)
         if end is None:
             return {}
-        self.high = end
-        self.answered()
-        if self.at < end == 6:
-            begin, self.at = self.at, 3 if self.at < 3 else 6
-            records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(max(begin, 3), self.at)]
-            batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
-            return {self.place: [batch]} if records else {}
-        return {}
+        consumer.high = end
+        consumer.answered()
+        begin = consumer.at
+        if not begin < end == 6:
+            return {}
+        consumer.at = 3 if begin < 3 else 6
+        records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(max(begin, 3), consumer.at)]
+        batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
+        return {TopicPartition("t", 0): [batch]} if records else {}
 
-    def position(self, *_, **__):
-        """Where the next answer begins."""
-        return self.at
-
-    def highwater(self, _):
-        """The end as of the last answer."""
-        return self.high
-
-
-def reader_of(monkeypatch, answers, end):
-    """A reader of t, whose broker gives these answers."""
-    made = SlowConsumer(TopicPartition("t", 0), answers)
-    seconds = itertools.count(step=0.2)
-    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: made)
-    monkeypatch.setattr(kafka_reader, "read_all_records", lambda consumer, told: setattr(consumer, "answered", told))
-    ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: end)
+    consumer.poll = poll
+    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: consumer)
+    monkeypatch.setattr(kafka_reader, "read_all_records", lambda made, told: setattr(made, "answered", told))
+    ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: 6)
     return kafka_reader.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
 
 
 @pytest.mark.parametrize("answers", [[None] * 8, [0, 0], [0] * 8])
 def test_a_late_answer_is_not_the_end(monkeypatch, answers):
     """No answer, one to an earlier request, one of a broker that leads since a moment, an emptied batch: all go on."""
-    reader = reader_of(monkeypatch, answers, 6)
+    reader = reader_of(monkeypatch, answers)
     assert [record.offset for record in reader.read(0, 0, 100, 1 << 20)] == [3, 4, 5]
 
 
 def test_answers_without_records_up_to_the_end_are_the_end(monkeypatch):
     """A read says so, and does not wait for ever; what is appended later is read."""
-    reader = reader_of(monkeypatch, [9, 9, 9], 6)
+    reader = reader_of(monkeypatch, [9, 9, 9])
     assert reader.read(0, 0, 100, 1 << 20) == []
     assert [record.offset for record in reader.read(0, 0, 100, 1 << 20)] == [3, 4, 5]
 
@@ -214,6 +169,21 @@ def test_a_log_that_stays_away_is_unreachable():
     assert {*threading.enumerate()} <= before
 
 
+def test_records_that_nobody_confirms_in_time_are_an_unreachable_log(log, name, monkeypatch):
+    """No error of kafka-python leaves the log, also not when waiting for a broker ends before its records give up."""
+
+    def late(*_, **__):
+        raise errors.KafkaTimeoutError("Timeout waiting for future")
+
+    log.create(name, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaProducer, "flush", late)
+        patch.setattr(KafkaProducer, "close", lambda *_, **__: None)
+        patch.setattr("kafka.producer.future.FutureRecordMetadata.succeeded", lambda _: False)
+        with pytest.raises(ComponentUnreachable, match="not confirmed"):
+            append(log, name, b"k", b"v")
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -230,9 +200,16 @@ def test_options_that_cannot_work_are_refused(options, match):
         KafkaOptions(**options)
 
 
-def test_partitions_that_are_no_longer_read_take_no_memory(log):
+def test_a_file_that_is_gone_is_told_by_every_part():
+    """By the log that asks, and by the thread that takes part in a group."""
+    with KafkaLog(KafkaOptions("127.0.0.1:9", "SSL", ssl_cafile="/gone")) as log:
+        for act in (lambda: log.partitions("t"), lambda: log.join("t", "g", 6_000).poll(PATIENCE)):
+            with pytest.raises(SettingsError, match="no file /gone"):
+                act()
+
+
+def test_partitions_that_are_no_longer_read_take_no_memory(log, name):
     """What was read ahead of a partition goes once nobody reads it; coming back, reading goes on without a gap."""
-    name = f"idle-{next(NUMBERS)}"
     log.create(name, 2)
     for partition in (0, 1):
         log.append_many(name, [Message(b"k", b"%d" % number, partition=partition) for number in range(50)])
@@ -253,37 +230,6 @@ class AnyBytes(str):
 
     def encode(self, *_):
         return b"n\xffme"
-
-
-@pytest.mark.slow
-def test_a_user_who_is_refused_is_told_so(tmp_path):
-    """The right password works for every part; a wrong one is a matter of settings, not of a broker that is away."""
-    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="right";'
-    plain, guarded, controller = quiet_ports(3)
-    properties = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded}",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
-        "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.guarded.plain.sasl.jaas.config": login,
-    }
-    right = KafkaOptions(f"127.0.0.1:{guarded}", "SASL_PLAINTEXT", "PLAIN", "me", "right")
-    wrong = dataclasses.replace(right, sasl_password="wrong")
-    with KafkaBroker(tmp_path, port=plain, properties=properties):
-        with KafkaLog(right) as log:
-            log.create("t", 1)
-            assert append(log, "t", b"k", b"v") == (0, 0)
-            assert log.read("t", 0, 0)[0].value == b"v"
-            membership = open_membership(log, "t", "group", 6_000)
-            assert membership.poll(PATIENCE) == {0}
-            membership.leave()
-        with KafkaLog(wrong) as log:
-            with pytest.raises(SettingsError, match="refuses this user"):
-                log.partitions("t")
-            membership = open_membership(log, "t", "group", 6_000)
-            with pytest.raises(SettingsError, match="refuses this user"):
-                membership.poll(PATIENCE)
 
 
 def test_records_of_other_producers_are_read(log, topic):

@@ -15,36 +15,24 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 import waiting
 from servers.kafka_broker import KafkaBroker
 from streamtopic.streams import KafkaLog, KafkaOptions, kafka_membership
-from streamtopic.streams.opening import open_membership
 
 pytestmark = pytest.mark.slow
 
-NUMBERS = itertools.count()
 # A machine that stops for a moment puts no member out of its group.
 SESSION_MS = 60_000
 SHORT_MS = 3_000
 MEMBER = """
 import sys
 from streamtopic.streams import KafkaLog, KafkaOptions
-from streamtopic.streams.kafka_membership import KafkaMembership
-from streamtopic.streams.opening import open_membership
-member = open_membership(KafkaLog(KafkaOptions(sys.argv[1])), sys.argv[2], f"group-{sys.argv[2]}", int(sys.argv[3]))
+member = KafkaLog(KafkaOptions(sys.argv[1])).join(sys.argv[2], f"group-{sys.argv[2]}", int(sys.argv[3]))
 while True:
     print(sorted(member.poll(0.1)), flush=True)
 """
 
 
 @pytest.fixture
-def log(kafka_server):
-    """A log of the broker."""
-    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
-        yield log
-
-
-@pytest.fixture
-def topic(log):
+def topic(log, name):
     """A topic of 4 partitions."""
-    name = f"shared-{next(NUMBERS)}"
     log.create(name, 4)
     return name
 
@@ -58,7 +46,7 @@ def _quick(monkeypatch):
 @contextlib.contextmanager
 def member(log, topic, session_ms=SESSION_MS):
     """A member that leaves at the end; topics have groups of their own."""
-    membership = open_membership(log, topic, f"group-{topic}", session_ms)
+    membership = log.join(topic, f"group-{topic}", session_ms)
     try:
         yield membership
     finally:

@@ -15,8 +15,9 @@ with warnings.catch_warnings():
 @given(st.binary(max_size=600))
 @settings(max_examples=300)
 def test_murmur2_is_kafkas(data):
-    """Our hash is the one of kafka-python, which is the Java client's."""
+    """Our hash is the one of kafka-python, which is the Java client's, and so is the partition that follows from it."""
     assert murmur2(data) == kafka_murmur2(data) & 0xFFFFFFFF
+    assert partition_of(data, 7) == (kafka_murmur2(data) & 0x7FFFFFFF) % 7
 
 
 def test_known_values():

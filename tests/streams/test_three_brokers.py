@@ -1,19 +1,22 @@
 """Three brokers, of which two must confirm each record: losing one costs no record, and stops nobody."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
-from appending import append
+from appending import append, everything
 from embedded_service import Service, silent
-from servers.kafka_cluster import LocalKafkaCluster
+from plain_counts import plain_counts
+from servers.kafka_broker import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
-from streamtopic.errors import ComponentUnreachable, StreamtopicError
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.settings import load
 from streamtopic.streams import KafkaLog, KafkaOptions
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +27,7 @@ DELETED = range(0, DOCUMENTS, 8)
 @pytest.fixture(scope="module")
 def brokers():
     """Three brokers."""
-    made = LocalKafkaCluster(3)
+    made = LocalKafkaCluster()
     try:
         made.start()
     except ComponentUnreachable as error:
@@ -46,65 +49,38 @@ def leader_of(options, topic):
         return found["partitions"][0]["leader_id"]
 
 
-def settings_of(cluster, folder, redis_server):
-    """Return settings of a service that reaches the cluster."""
-    return load(
-        {
-            "dir": folder,
-            "model": "three",
-            "kafka": cluster.servers,
-            "redis_url": redis_server.url,
-            "min_df": 1,
-            "max_df": 1.0,
-        }
-    )
-
-
 def digest_of(service):
     """Return the digest of all counts."""
     counts = service.reader.counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
 
-class Flow(threading.Thread):
-    """A producer that goes on adding and deleting, and tells when a part of it is done."""
-
-    def __init__(self, options):
-        super().__init__(daemon=True)
-        self._options = options
-        self.begun = threading.Event()
-        self.fault = None
-
-    def run(self):
-        try:
-            with DocumentProducer(self._options, model="three") as producer:
-                for number in range(DOCUMENTS):
-                    producer.add(f"d{number}", text=f"word{number % 7} word{number % 5} apple banana")
-                    if number in DELETED:
-                        producer.delete(f"d{number}")
-                    if number == DOCUMENTS // 4:
-                        self.begun.set()
-        except StreamtopicError as error:
-            self.fault = error
-        finally:
-            self.begun.set()
+def produce(options, begun):
+    """Go on adding and deleting, and tell when a part of it is done."""
+    with DocumentProducer(options, model="three") as producer:
+        for number in range(DOCUMENTS):
+            producer.add(f"d{number}", text=f"word{number % 7} word{number % 5} apple banana")
+            if number in DELETED:
+                producer.delete(f"d{number}")
+            if number == DOCUMENTS // 4:
+                begun.set()
 
 
 def test_a_broker_is_lost_while_events_flow(cluster, redis_server, tmp_path):
     """Killed is the one that leads. Every event is in the log once, in order, and is counted once."""
-    options = KafkaOptions(cluster.servers, patience=120.0)
-    with Service(settings_of(cluster, tmp_path / "service", redis_server)) as service:
+    options, begun = KafkaOptions(cluster.servers, patience=120.0), threading.Event()
+    given = {"dir": tmp_path / "service", "model": "three", "kafka": cluster.servers, "redis_url": redis_server.url}
+    with Service(load({**given, "min_df": 1, "max_df": 1.0})) as service, ThreadPoolExecutor(1) as pool:
         _ = service.state
         topic = service.names.documents
         ingest = service.open_ingest(0)
-        flow = Flow(options)
-        flow.start()
-        assert flow.begun.wait(300)
+        flow = pool.submit(produce, options, begun)
+        assert begun.wait(PATIENCE)
         lost = cluster.nodes[leader_of(options, topic) - 1]
         lost.kill()
-        while flow.is_alive():
+        while not flow.done():
             list(ingest.drain())
-        assert flow.fault is None
+        flow.result()
         cluster.start()
         while ingest.lag:
             list(ingest.drain())
@@ -116,16 +92,6 @@ def test_a_broker_is_lost_while_events_flow(cluster, redis_server, tmp_path):
         counted = digest_of(service)
         assert service.rebuild(silent).documents == DOCUMENTS - len(DELETED)
         assert digest_of(service) == counted
-
-
-def everything(log, topic):
-    """Return all records of partition 0."""
-    records, offset = [], log.begin(topic, 0)
-    while offset < log.end(topic, 0):
-        read = log.read(topic, 0, offset)
-        records += read
-        offset = read[-1].next_offset
-    return records
 
 
 def test_too_few_replicas_are_told_and_writing_goes_on_once_they_are_back(cluster):

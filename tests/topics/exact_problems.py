@@ -188,7 +188,7 @@ def _giant(rng):
     q = SymmetricCounts.of(count(batch, n, Weighting(256)))
     mass = q.row_sums()
     live = np.flatnonzero(mass)
-    q.drop_empty(live)
+    q = SymmetricCounts.of(q.upper(), live)
     words = np.concatenate([[0], 1 + rng.permutation(len(live) - 1)[: r - 1]])
     return _of(rng, q, np.array([_dense(q, k) for k in words]))
 

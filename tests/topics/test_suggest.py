@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from streamtopic.counts import Counts, DocumentBatch, WordSets, count
+from streamtopic.counts import Counts, DocumentBatch, count
 from streamtopic.errors import UsageError
 from streamtopic.topics.display import WordEvidence, diversity, npmi, top_words
 from streamtopic.topics.how_many_topics import (
@@ -33,13 +33,12 @@ def suggested(corpus, seed=0, **more):
 def test_measures_are_those_of_the_model_that_is_learned(corpus):
     """A candidate describes the model that the service would learn: its words, coherence, diversity and shares."""
     source, documents, options = corpus
-    held = WordSets(documents.indptr, documents.words.astype(np.int64))
     for candidate in suggested(corpus, topics=(3, 5), plan=TrialPlan(0)).candidates:
         fit = learn(source, dataclasses.replace(options, n_topics=candidate.topics))
         at = np.searchsorted(np.array(source.words), np.array(fit.words))
         top = at[top_words(fit.A, WordEvidence.of(fit, source.frequency[at]), 10)]
         assert candidate.top_words == tuple(tuple(source.words[k] for k in topic) for topic in top)
-        assert candidate.coherence == pytest.approx(npmi(top, held), abs=1e-12)
+        assert candidate.coherence == pytest.approx(npmi(top, documents), abs=1e-12)
         assert candidate.diversity == diversity(top)
         assert candidate.least_share == pytest.approx(fit.topic_masses.min())
         assert candidate.certificate == pytest.approx(fit.certificate.bound)

@@ -12,10 +12,10 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE)]
 
 import numpy as np  # noqa: E402
-from sent_records import Sent  # noqa: E402
 
 from cosigning import cosignature, witness  # noqa: E402
 from ledger_maker import SALT, LedgerMaker  # noqa: E402
+from memory_log import MemoryLog  # noqa: E402
 from streamtopic.signed import (  # noqa: E402
     Alive,
     End,
@@ -47,7 +47,7 @@ def payload(*words):
 
 def written():
     """Return the maker of a ledger with an entry of each kind, strays, a rotation and a revocation; and a version."""
-    maker = LedgerMaker(Sent(), key=FIRST, root=ROOT)
+    maker = LedgerMaker(MemoryLog(), key=FIRST, root=ROOT)
     keys = KeyList(NAME, 1, MADE, FIRST.public)
     maker.list_keys(keys)
     made = maker.publish(1, payload=payload("news", "today"), r=1)
@@ -106,7 +106,7 @@ def vectors():
 
 def private(key):
     """Return a key as its file has it."""
-    encoded = base64.b64encode(b"\x01" + key._seed).decode()
+    encoded = base64.b64encode(b"\x01" + key._private.private_bytes_raw()).decode()
     return f"PRIVATE+KEY+{key.name}+{key.public.key_id}+{encoded}"
 
 
@@ -133,7 +133,7 @@ def whole(maker):
     ledger = maker.ledger
     return {
         "key": str(ROOT.public),
-        "records": [value.decode() for value in maker.log.values[maker.names.ledger]],
+        "records": [value.decode() for value in maker.log.values(maker.names.ledger)],
         "size": ledger.size,
         "root": text_of(ledger.root),
         "strays": 5,

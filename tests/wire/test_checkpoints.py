@@ -5,8 +5,7 @@ import dataclasses
 
 import pytest
 
-from cosigning import cosignature, witness
-from ledger_maker import key_of, receipt_of
+from ledger_maker import key_of
 from streamtopic.errors import InvalidRelease, UnknownKey
 from streamtopic.signed import (
     Checkpoint,
@@ -14,7 +13,6 @@ from streamtopic.signed import (
     KeyRing,
     LedgerProof,
     Revoked,
-    cosigned,
     seal_keys,
     sign_note,
 )
@@ -114,14 +112,3 @@ def test_a_proof_of_a_void_entry_is_refused(maker, proofs):
                 proof.verify(ring)
         else:
             assert proof.verify(ring).index == index
-
-
-def test_a_proof_carries_the_signatures_of_witnesses(maker, proofs):
-    """Whoever has their keys counts them; whoever has not verifies as before."""
-    (key, known), proof = witness(), LedgerProof.parse(proofs[3])
-    text = proof.checkpoint.rpartition("\n\n")[0] + "\n"
-    signed = dataclasses.replace(proof, checkpoint=proof.checkpoint + cosignature(key, text))
-    back = LedgerProof.parse(signed.text)
-    assert back.verify(maker.keys()).entry == receipt_of(3)
-    assert cosigned(back.checkpoint, known)
-    assert not cosigned(proof.checkpoint, known)

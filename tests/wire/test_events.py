@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     Delete,
@@ -76,6 +77,7 @@ def test_hostile_encodings(value):
         ("text-type", {"op": "add", "text": ["a"]}),
         ("text-size", {"op": "add", "text": "a" * 1_000_001}),
         ("text-size", {"op": "add", "text": "ä" * 500_001}),
+        ("text-size", {"op": "add", "text": "\U00020000" * 250_001}),
         ("counts-type", {"op": "add", "counts": [["a", 1]]}),
         ("word", {"op": "add", "counts": {"a" * 65: 1}}),
         ("word", {"op": "add", "counts": {"": 1}}),
@@ -225,3 +227,19 @@ def test_a_salt_travels_with_its_delete_and_spoils_none():
         assert decode(b"d", msgpack.packb({"op": "delete", "salt": bad})) == Delete("d")
     with pytest.raises(InvalidEvent, match="a salt has 16 to 64 bytes"):
         encode_delete("d", "r", b"short")
+
+
+TRACE = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
+REQUESTS = [
+    {"documents": ("a", "é")},
+    {"subjects": ("somebody", "somebody else")},
+    {"misplaced": (Misplaced("d", 5, True, "r", b"s" * 16, TRACE), Misplaced("e", 6, False))},
+]
+
+
+@pytest.mark.parametrize("named", REQUESTS, ids=lambda named: next(iter(named)))
+def test_requests_read_back(named):
+    """A request arrives as it was sent, whatever it names; a deletion that nobody asked for stays one."""
+    wanted = Wanted("request-1", "s" * 16, **named, trace=TRACE)
+    message = encode_request(wanted)
+    assert decode_request(Record("t", 0, 0, message.key, message.value, message.headers, 0)) == wanted

@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sent_records import Sent
 
 import go_programs
 from ledger_maker import LedgerMaker
+from memory_log import MemoryLog
 from streamtopic.signed import (
     COSIGNATURE,
     Checkpoint,
@@ -41,7 +41,7 @@ def go(tmp_path_factory):
 
 def test_go_verifies_a_whole_ledger(go):
     """Every checkpoint, root, growth and receipt, by Go's own sumdb/note and sumdb/tlog; a changed byte is refused."""
-    maker, checkpoints, sizes = LedgerMaker(Sent()), [], []
+    maker, checkpoints, sizes = LedgerMaker(MemoryLog()), [], []
     while maker.ledger.size < ENTRIES:
         # In pages of all sizes from one entry.
         first, page = maker.ledger.size, len(sizes) + 1

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey, UsageError
-from streamtopic.signed import KeyList, KeyRing, PublicKey, Revoked, SigningKey, open_keys, seal_keys, sign_note
+from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
+from streamtopic.signed import KeyList, KeyRing, Revoked, SigningKey, open_keys, seal_keys, sign_note
 
 NAME = "example.org/news"
 ROOT = SigningKey.from_seed(b"r" * 32, NAME)
@@ -71,8 +71,8 @@ def test_an_older_list_brings_no_key_back():
     keys = ring()
     assert [keys.take(note(one)) for one in (FIRST, THIRD, SECOND, FIRST, THIRD)] == [True, True, False, False, False]
     assert keys.trusted == (KEYS[1].public,)
-    forged = dataclasses.replace(SECOND, current=KEYS[3].public)
-    assert not keys.take(note(forged))
+    for one in (SECOND, THIRD):
+        assert not keys.take(note(dataclasses.replace(one, current=KEYS[3].public)))
     assert keys.keys == THIRD
 
 
@@ -90,14 +90,8 @@ def test_lists_of_others_are_refused():
         keys.take(note(KeyList("example.com/news", 9, 0, elsewhere)))
 
 
-def test_a_ring_is_given_as_a_key_in_any_form(tmp_path):
-    """As an object, text, file, or as a ring, which stays the same object."""
-    path = tmp_path / "root.pub"
-    path.write_text(f"{ROOT.public}\n")
-    for source in (ROOT.public, str(ROOT.public), path, str(path)):
-        assert KeyRing.load(source, "news").pinned == ROOT.public
-    keys = ring()
+def test_a_ring_is_given_as_a_key_in_any_form():
+    """As `PublicKey.load` takes it, or as a ring, which stays the same object."""
+    keys = KeyRing.load(str(ROOT.public), "news")
+    assert keys.pinned == ROOT.public
     assert KeyRing.load(keys, "news") is keys
-    with pytest.raises(SettingsError):
-        KeyRing.load("nothing", "news")
-    assert isinstance(keys.pinned, PublicKey)

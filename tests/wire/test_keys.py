@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from streamtopic.errors import SettingsError
-from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret, new_secret, new_signing_key
+from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret, new_secret
 
 NAME = "example.org/news"
 ZERO = SigningKey.from_seed(bytes(32), NAME)
@@ -15,14 +15,15 @@ ZERO = SigningKey.from_seed(bytes(32), NAME)
 def test_key_files(tmp_path):
     """A pair is written once, the private half for its owner alone, and both read back."""
     private, public = tmp_path / "keys" / "signing.key", tmp_path / "keys" / "signing.pub"
-    made = new_signing_key(private, public, NAME)
+    made = SigningKey.generate(NAME)
+    made.save(private)
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     key = SigningKey.load(private)
-    assert (key.name, key.public) == (NAME, made)
-    sources = [public, str(public), public.read_text(), f"  {made}\n", made]
-    assert {PublicKey.load(source) for source in sources} == {made}
+    assert (key.name, key.public) == (NAME, made.public)
+    sources = [public, str(public), public.read_text(), f"  {made.public}\n", made.public]
+    assert {PublicKey.load(source) for source in sources} == {made.public}
     with pytest.raises(SettingsError, match="File exists"):
-        new_signing_key(private, public, NAME)
+        SigningKey.generate(NAME).save(private)
     private.chmod(0o644)
     with pytest.raises(SettingsError, match="chmod 600"):
         SigningKey.load(private)

@@ -3,12 +3,12 @@
 import pytest
 
 from ledger_maker import LedgerMaker, key_of
+from memory_log import MemoryLog
 from streamtopic.signed import (
     LedgerReader,
     Receipt,
     leaf_hash,
 )
-from streamtopic.streams import FileLog
 from whole_tree import Tree
 
 NOW = 1_764_000_000_000
@@ -16,21 +16,9 @@ ROOT, OLD, NEW = (key_of(number=number) for number in (9, 0, 1))
 
 
 @pytest.fixture
-def log(tmp_path):
-    """An empty log in files."""
-    return FileLog(tmp_path)
-
-
-@pytest.fixture
-def maker(log):
-    """Makes a ledger without lists of keys."""
-    return LedgerMaker(log)
-
-
-@pytest.fixture
-def listed(log):
+def listed():
     """Makes a ledger whose keys come in lists, of which the first is there."""
-    maker = LedgerMaker(log, key=OLD, root=ROOT)
+    maker = LedgerMaker(MemoryLog(), key=OLD, root=ROOT)
     maker.begin_list()
     return maker
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_maker import LedgerMaker, key_of
+from memory_log import MemoryLog
 from streamtopic.errors import CannotLearn
 from streamtopic.signed import (
     RELEASE_BYTES,
@@ -22,7 +23,7 @@ from streamtopic.signed import (
     tombstones,
     version_of,
 )
-from streamtopic.streams import FileLog, Record
+from streamtopic.streams import Record
 from waiting import flipped
 
 LARGE = bytes(range(256)) * (3 * 4096)
@@ -52,8 +53,8 @@ def sent(version=1, data=LARGE, proof="proof"):
 class World:
     """A ledger and its releases in files, and a reader of both."""
 
-    def __init__(self, folder, root=None):
-        self.log = FileLog(folder)
+    def __init__(self, root):
+        self.log = MemoryLog()
         self.maker = LedgerMaker(self.log, key=key_of(), root=root)
         self.reader = LedgerReader(self.log, "news", self.maker.keys())
         self.releases = ReleaseReader(self.reader.ledger)
@@ -121,10 +122,10 @@ def unsent(maker, version=1, **changes):
     return maker.made_of(version, data, index)
 
 
-def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
+def test_a_refused_version_is_opened_once_its_key_is_known():
     """A reader with the root key has read the releases before the first list."""
     root = key_of(number=9)
-    world = World(tmp_path, root)
+    world = World(root)
     made = unsent(world.maker)
     world.send(*made.messages)
     assert [type(one) for one in world.read()] == [Refused]
@@ -132,10 +133,10 @@ def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
     assert [type(one) for one in world.read()] == [Release]
 
 
-def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
+def test_a_version_under_a_revoked_key_needs_another_proof():
     """The publisher makes it anew once a key was revoked."""
     root, new = key_of(number=9), key_of(number=1)
-    world = World(tmp_path, root)
+    world = World(root)
     maker = world.maker
     maker.begin_list()
     made = maker.publish(1)

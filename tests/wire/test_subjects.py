@@ -5,8 +5,7 @@ import json
 import msgpack
 import pytest
 
-from streamtopic.documents.events import decode
-from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, subject_digest, subject_digests
+from streamtopic.documents.events import MAX_SUBJECT, MAX_SUBJECTS, decode, subject_digest, subject_digests
 from streamtopic.errors import InvalidEvent
 
 encoders = pytest.mark.parametrize("encode", [msgpack.packb, lambda value: json.dumps(value).encode()])

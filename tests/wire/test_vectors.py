@@ -9,13 +9,9 @@ import ledger_vectors
 import pytest
 from safetensors import safe_open
 
-from streamtopic.client import verify_receipt
-from streamtopic.errors import InvalidRelease
 from streamtopic.signed import (
     KeyRing,
     Ledger,
-    LedgerProof,
-    request_digest,
 )
 from streamtopic.signed.checkpoints import hash_of
 from waiting import flipped
@@ -86,16 +82,6 @@ def test_a_reader_knows_what_the_file_says():
     assert (ledger.newest, sorted(ledger.withdrawn)) == (said["newest"], said["withdrawn"])
 
 
-def test_the_receipt_and_the_release_of_the_vectors_verify():
-    """With their key alone, as readers of this program do it."""
-    receipt, release = VECTORS["receipt"], VECTORS["release"]
-    entry = verify_receipt(receipt["proof"], receipt["key"], document=receipt["document"], salt=receipt["salt"])
-    assert entry.request == request_digest(receipt["request"], receipt["salt"])
-    data = base64.b64decode(release["bytes"])
-    opened = Ledger(KeyRing.load(release["key"], "news")).open_release(1, data, release["proof"])
-    assert opened.words == ("news", "today")
-
-
 ABOUT = ["--document", "d-7", "--request", "r-7", "--salt", VECTORS["receipt"]["salt"]]
 
 
@@ -155,10 +141,6 @@ def test_javascript_refuses_what_we_refuse(node):
     proof, key = VECTORS["receipt"]["proof"].encode(), VECTORS["receipt"]["key"]
     changed = [flipped(proof, place).decode(errors="replace") for place in range(len(proof))]
     changed += [proof[:end].decode(errors="replace") for end in range(0, len(proof), 7)]
-    ring = KeyRing.load(key, "news")
-    for text in changed:
-        with pytest.raises(InvalidRelease):
-            LedgerProof.parse(text).verify(ring)
     for texts, under, accepted in ((changed, key, 0), ([proof.decode()], key, 1), ([proof.decode()], other(), 0)):
         asked = json.dumps([VERIFIER.as_uri(), texts, under])
         status, said, problem = node("--input-type=module", "-e", ASK, given=asked)

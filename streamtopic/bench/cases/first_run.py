@@ -6,6 +6,8 @@ import json
 import os
 import tempfile
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from streamtopic.bench.figures import Figure, cpu_timed, printed_by, timed
@@ -14,7 +16,7 @@ __all__ = ["CASES"]
 
 
 def kernels() -> list[Figure]:
-    """Compile all that a small service needs."""
+    """Compile all that the demo needs."""
     with tempfile.TemporaryDirectory() as cache:
         # In a process of its own: numba chooses its folder when a kernel is imported, and this one has done that.
         found = json.loads(printed_by(__name__, environment=_with_cache(cache)))
@@ -29,10 +31,10 @@ def _with_cache(folder: str) -> dict[str, str]:
 
 
 def _compile_all() -> None:
-    """Print how many functions a small service compiles, and the seconds of processor time that it takes, as JSON."""
+    """Print how many functions the demo compiles, and the seconds of processor time that it takes, as JSON."""
     from numba.core import event
 
-    from streamtopic.service.first_run import only_compile, run_service
+    from streamtopic.cli import main
 
     class Listener(event.Listener):
         """Adds up the processor time of compiling; a function is compiled within that of another one."""
@@ -51,9 +53,8 @@ def _compile_all() -> None:
                 self.seconds += time.thread_time() - self.start
 
     listener = Listener()
-    only_compile()
-    with event.install_listener("numba:compile", listener):
-        run_service()
+    with event.install_listener("numba:compile", listener), redirect_stdout(StringIO()):
+        main(["demo", "--json"])
     print(json.dumps({"seconds": listener.seconds, "functions": listener.functions}))
 
 

@@ -8,28 +8,36 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from streamtopic.bench.figures import Figure, peak_bytes, printed_by
+from streamtopic.bench.figures import Figure, cpu_timed, peak_bytes, printed_by, timed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamtopic.bench.feed import Feed
     from streamtopic.bench.runner import Option
     from streamtopic.service.ingest.partition_ingest import Ingest
-    from streamtopic.state import Connection
+    from streamtopic.state import Connection, DocumentCounts, Reader
+    from streamtopic.state.stored_counts import CountsStore
+    from streamtopic.topics.fit import TopicFit
+    from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["CASES", "OPTIONS"]
 
 DELETED = 100
 """One document of so many is deleted at the end."""
+FORGOTTEN = 10
+"""Documents of the update that is measured."""
 TOPICS = 50
+T = TypeVar("T")
 
 OPTIONS: dict[str, Option] = {"largest": 1_000_000}
 STEPS = 10
 
 
 def million(largest: int) -> list[Figure]:
-    """Documents of 21 tokens, about 20 distinct, by Heaps' law, in ten steps; then 1 % deleted; then learned."""
+    """Documents of 21 tokens, about 20 distinct, by Heaps' law, in ten steps; then deletions and restarts."""
     return _measured(largest // STEPS, 21)
 
 
@@ -57,8 +65,7 @@ def _measured(documents: int, tokens: int) -> list[Figure]:
             at = f"{(step + 1) * documents:,}"
             found = _step(connection, ingest)
             figures += [Figure(f"{at}: {name}", value, unit) for name, value, unit in found]
-        figures += _deleted(feed, ingest, documents)
-        figures += _learned(redis.url)
+        figures += _served(folder, redis.url, documents)
     return figures
 
 
@@ -93,59 +100,91 @@ def _memory(connection: Connection, ingest: Ingest) -> dict[str, float]:
     return {"all": total, **known, "other": total - float(info["used_memory_startup"]) - sum(known.values())}
 
 
-def _deleted(feed: Feed, ingest: Ingest, documents: int) -> list[Figure]:
-    """Delete 1 % of the documents, of every step alike."""
-    from streamtopic.bench.feed import drain
+def _served(folder: str, redis_url: str, documents: int) -> list[Figure]:
+    """Have another process learn, and follow deletions as an ingest and a leader that have just started."""
+    found = json.loads(printed_by(__name__, folder, redis_url, *map(str, (documents, STEPS, TOPICS))))
+    return [Figure(name, value, unit) for name, (value, unit) in found.items()]
+
+
+def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int) -> None:
+    """Learn, forget, fold and start again, once each; print name to value and unit as JSON.
+
+    documents: of each step.
+    """
+    from streamtopic.bench.feed import Feed, drain
     from streamtopic.bench.heaps import deletes
-
-    gone = [message for step in range(STEPS) for message in deletes(step, documents, DELETED)]
-    feed.log.append_many(feed.names.documents, gone)
-    start, used = time.perf_counter(), time.process_time()
-    drain(ingest)
-    seconds, used = time.perf_counter() - start, time.process_time() - used
-    return [
-        Figure("deleting 1 %", seconds, "s"),
-        Figure("a deletion", used / len(gone) * 1e6, "us of processor time"),
-        Figure("resident after deleting", _resident() / 1e6, "MB"),
-    ]
-
-
-def _learned(redis_url: str) -> list[Figure]:
-    """Have another process read all counts and learn."""
-    found = json.loads(printed_by(__name__, redis_url))
-    return [
-        Figure("reading the statistics", found["read"], "s"),
-        Figure("reading: peak memory", found["read_peak"] / 1e6, "MB"),
-        Figure("words of one document only", found["hapaxes"] / found["words"], ""),
-        Figure("words learned from", found["used"], ""),
-        Figure("learning", found["learn"], "s"),
-        Figure("learning: peak memory", found["peak"] / 1e6, "MB"),
-    ]
-
-
-def _read_and_learn(redis_url: str) -> None:
-    """Read the statistics of words and learn, once each, as the other process; print seconds and memory as JSON."""
-    import numpy as np
-
-    from streamtopic.errors import CannotLearn
+    from streamtopic.service.schedule.scheduler import fold_counts
     from streamtopic.state import Connection, Reader
+    from streamtopic.state.model_state import lead
+    from streamtopic.state.stored_counts import CountsStore
+    from streamtopic.streams import FileLog, TopicNames
     from streamtopic.topics.learner import learn
     from streamtopic.topics.learner_options import LearnerOptions
 
+    found: dict[str, tuple[float, str]] = {}
+
+    def measured(name: str, work: Callable[[], T]) -> T:
+        seconds, result = timed(work)
+        found[name] = seconds, "s"
+        return result
+
+    names, log, options = TopicNames("bench"), FileLog(Path(folder)), LearnerOptions(n_topics=topics)
     with Connection(redis_url) as connection:
-        start = time.perf_counter()
-        counts = Reader(connection, "bench", 1).counts()
-        read, held = time.perf_counter() - start, peak_bytes()
-        once = int(np.count_nonzero(counts.frequency == 1))
-        start = time.perf_counter()
-        try:
-            used = len(learn(counts, LearnerOptions(n_topics=TOPICS)).words)
-        except CannotLearn as error:
-            used = 0
-            sys.stderr.write(f"{error}\n")
-        learned = time.perf_counter() - start
-    found = {"read": read, "read_peak": held, "learn": learned, "peak": peak_bytes(), "used": used}
-    print(json.dumps(found | {"words": len(counts.words), "hapaxes": once}))
+        reader, sums = Reader(connection, "bench", 1), CountsStore(connection, "bench")
+        feed = Feed("", redis_url, names, 1, log, connection)
+        counts = measured("reading the statistics", reader.counts)
+        found["reading: peak memory"] = peak_bytes() / 1e6, "MB"
+        fit = measured("learning", lambda: _certified(learn(counts, options)))
+        found["learning: peak memory"] = peak_bytes() / 1e6, "MB"
+        found["words learned from"] = len(fit.words), ""
+        lease = lead(connection, "bench", "bench", 86_400_000)
+        measured("writing the counts", lambda: sums.write(fit.names, fit.q, counts, lease))
+        log.append_many(names.documents, deletes(0, documents, 7)[:FORGOTTEN])
+        ingest = measured("a new ingest until its first commit", lambda: _opened(feed))
+        found["carried over"] = measured("an update", lambda: _carried_over(fit, counts, reader)), "by it"
+        gone = [message for step in range(steps) for message in deletes(step, documents, DELETED)]
+        log.append_many(names.documents, gone)
+        seconds, _ = cpu_timed(lambda: drain(ingest))
+        found["a deletion"] = seconds / len(gone) * 1e6, "us of processor time"
+        seconds, _ = cpu_timed(lambda: fold_counts(sums, reader, lease))
+        found[f"folding one of {len(gone):,} documents"] = seconds / len(gone) * 1e6, "us of processor time"
+        measured("a new leader until it can update", lambda: _from_sums(reader, sums, options))
+    print(json.dumps(found))
+
+
+def _opened(feed: Feed) -> Ingest:
+    """Become the writer of the partition, and commit what waits."""
+    ingest = feed.ingest()
+    ingest.step()
+    return ingest
+
+
+def _certified(fit: TopicFit) -> TopicFit:
+    """Return the model with its certificate, which is computed on first use."""
+    _ = fit.certificate.bound
+    return fit
+
+
+def _carried_over(fit: TopicFit, before: DocumentCounts, reader: Reader) -> bool:
+    """Carry a model over to the documents of now, and certify it; return whether that was possible."""
+    from streamtopic.topics.update import NeedsRetrain, update
+
+    now = reader.counts()
+    change = now.since(before)
+    outcome = update(fit, now, change, change.passages())
+    return not isinstance(outcome, NeedsRetrain) and bool(_certified(outcome.fit))
+
+
+def _from_sums(reader: Reader, sums: CountsStore, options: LearnerOptions) -> TopicFit:
+    """Learn as a leader that has just started does. Raises StateError without sums."""
+    from streamtopic.errors import StateError
+    from streamtopic.state.stored_counts import SummedCounts
+    from streamtopic.topics.learner import learn
+
+    stored = sums.read()
+    if stored is None:
+        raise StateError("the sums are gone: run the benchmark again")
+    return learn(SummedCounts.of(reader.counts(), stored), options)
 
 
 def _resident() -> int:
@@ -157,4 +196,4 @@ CASES = {"million": million, "long": long}
 
 
 if __name__ == "__main__":
-    _read_and_learn(sys.argv[1])
+    _serve(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

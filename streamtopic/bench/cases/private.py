@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streamtopic.bench.runner import Option
     from streamtopic.counts import DocumentBatch
-    from streamtopic.privacy.series_noise import SeriesNoise
+    from streamtopic.privacy.private_noise import SeriesNoise
 
     Float = npt.NDArray[np.float64]
     Int64 = npt.NDArray[np.int64]
@@ -70,15 +70,15 @@ def _batch(documents: str, words: int) -> tuple[list[str], DocumentBatch]:
 
 def _noise(epsilon: float, versions: int) -> SeriesNoise:
     from streamtopic.privacy.accounting import gaussian_scale
-    from streamtopic.privacy.series_noise import SeriesNoise
+    from streamtopic.privacy.private_noise import SeriesNoise
 
     return SeriesNoise(versions, gaussian_scale(epsilon, DELTA))
 
 
 def _noised(exact: Int64, noise: SeriesNoise, number: int, start: int = 0) -> Float:
     """Return the counts as version `number` of a period has them. start: of the seeds."""
-    from streamtopic.privacy.document_matrices import noised_matrix
     from streamtopic.privacy.keystream import NoiseSeed
+    from streamtopic.privacy.private_noise import noised_matrix
 
     seeds = [NoiseSeed((start + k).to_bytes(32, "big")) for k in range(number)]
     return noised_matrix(exact, noise, seeds)
@@ -88,7 +88,7 @@ def _whole(exact: Int64) -> Float:
     """Return the counts without noise."""
     import numpy as np
 
-    from streamtopic.privacy.document_matrices import UNIT
+    from streamtopic.privacy.private_noise import UNIT
 
     upper = exact / UNIT
     return np.asarray(upper + np.triu(upper, 1).T)
@@ -98,19 +98,17 @@ def _quality(words: list[str], batch: DocumentBatch, counts: Float, deviation: f
     """Return NPMI of the ten shown words on all documents. Raises CannotLearn."""
     import numpy as np
 
-    from streamtopic.counts import WordSets
     from streamtopic.privacy.private_topics import topics_of_noised
+    from streamtopic.service.schedule.payload import frequencies
     from streamtopic.topics.display import WordEvidence, npmi, top_words
     from streamtopic.topics.learner_options import LearnerOptions
 
     fit, source, _ = topics_of_noised(words, counts, deviation, LearnerOptions(n_topics=topics))
-    evidence = WordEvidence.of(fit, source.frequency_of(fit.words))
+    evidence = WordEvidence.of(fit, frequencies(fit.words, source))
     position = {word: k for k, word in enumerate(words)}
     place = np.array([position[word] for word in fit.words])
     shown = place[top_words(fit.A, evidence)]
-    firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-    documents = WordSets(batch.indptr[firsts], batch.words.astype(np.int64))
-    return npmi(shown, documents)
+    return npmi(shown, batch)
 
 
 def _least(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001
@@ -119,7 +117,7 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
 
     from streamtopic.console import progress
     from streamtopic.errors import CannotLearn
-    from streamtopic.privacy.document_matrices import document_matrices
+    from streamtopic.privacy.private_noise import document_matrices
 
     found = []
     rng = np.random.default_rng(0)
@@ -148,7 +146,7 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
 
 def _alone(noise: SeriesNoise, number: int) -> SeriesNoise:
     """Return noise of one version that is as large as that of version `number` of a period."""
-    from streamtopic.privacy.series_noise import SeriesNoise, sensitivity
+    from streamtopic.privacy.private_noise import SeriesNoise, sensitivity
 
     return SeriesNoise(1, noise.deviation(number) / sensitivity(1))
 
@@ -173,7 +171,7 @@ def _ranked(
     import numpy as np
 
     from streamtopic.console import progress
-    from streamtopic.privacy.document_matrices import document_matrices
+    from streamtopic.privacy.private_noise import document_matrices
 
     exact = document_matrices(batch, len(held))
     rng = np.random.default_rng(1)
@@ -261,8 +259,7 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     from scipy.stats import beta
 
     from streamtopic.console import progress
-    from streamtopic.privacy.document_matrices import UNIT, document_matrices
-    from streamtopic.privacy.series_noise import factors
+    from streamtopic.privacy.private_noise import UNIT, document_matrices, factors
 
     n = min(words, AUDIT_WORDS)
     held, batch = _batch(documents, n)

@@ -45,10 +45,10 @@ def _case(learner: Literal["default", "paper"], largest: int, draws: int, seed: 
     options = LearnerOptions(n_topics=TOPICS, learner=learner, min_share=0.0, max_df=0.2)
     order = np.random.default_rng(seed + 1).permutation(sizes[0])
     gone = [np.sort(order[FORGOTTEN * k : FORGOTTEN * (k + 1)]) for k in range(draws + 1)]
-    _measured(batch.span(0, sizes[0]), gone[:2], options)  # compiles what is measured
+    _measured(batch.take(np.arange(sizes[0])), gone[:2], options)  # compiles what is measured
     figures, medians = [], []
     for size in sizes:
-        retrain, verified = _measured(batch.span(0, size), gone, options)
+        retrain, verified = _measured(batch.take(np.arange(size)), gone, options)
         medians.append(statistics.median(verified) if verified else float("nan"))
         figures += [
             Figure(f"m = {size:,}: retrain", retrain, "CPU s"),
@@ -67,20 +67,20 @@ def _measured(
     gone: sets of documents to forget one after the other, each ascending.
     """
     from streamtopic.bench.synthetic import counted
-    from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassages, count
+    from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
     from streamtopic.topics.learner import learn
     from streamtopic.topics.update import NeedsRetrain, update
 
     whole = counted(batch, WORDS, options.weighting)
     learned = [cpu_timed(lambda: _certified(learn(whole, options))) for _ in range(RETRAINS)]
     _, fit = learned[0]
-    nothing = Cooccurrence.zero(WORDS)
-    forgotten, verified = nothing, []
+    left, verified = whole.cooccurrence, []
     for documents in gone:
         out = batch.take(documents)
-        part, passages = count(out, WORDS, options.weighting), SignedPassages.gone(out, options.weighting)
-        forgotten = forgotten + part
-        now, change = CountsWithout(whole, forgotten), Counts(whole.words, nothing - part)
+        part = count(out, WORDS, options.weighting)
+        passages = SignedPassages.of(out, options.weighting, np.full(out.documents, -1))
+        left = left - part
+        now, change = Counts(whole.words, left), Counts(whole.words, Cooccurrence.zero(WORDS) - part)
         seconds, outcome = cpu_timed(partial(update, fit, now, change, passages))
         fit = learn(now, options) if isinstance(outcome, NeedsRetrain) else outcome.fit
         more, _ = cpu_timed(partial(_certified, fit))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamtopic.counts import WordSets
+from streamtopic.counts.matrices import as_documents
 from streamtopic.topics.display import arranged, diversity, npmi, top_words
 from streamtopic.topics.inference import fold_in
 
@@ -70,7 +70,7 @@ class Lists:
 
     def score(self, material: Material) -> Score:
         """Score the lists on documents: those that were learned, or others over the same words."""
-        held = WordSets(material.counts.indptr.astype(np.int64), material.counts.indices.astype(np.int64))
+        held = as_documents(material.counts)
         shown, likely, plain = self.shown, self.likely, self.plain
         return Score(
             npmi(shown, held),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, kernel, once
+from streamtopic.counts import DocumentBatch
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_KEY,
@@ -23,10 +24,10 @@ from streamtopic.documents.events import (
     Heartbeat,
     Passages,
     decode_record,
+    subject_digests,
 )
-from streamtopic.documents.subjects import subject_digests
 from streamtopic.errors import InvalidEvent
-from streamtopic.state import AddedDocuments, Rows
+from streamtopic.state import AddedDocuments
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import murmur2
 from streamtopic.words.text import passages
@@ -135,16 +136,24 @@ def decode_all(
         lengths, stops, entries, counts = lexicon.count(texts)
     for k in np.flatnonzero(lengths < 0).tolist():
         left[k] = tuple(passages(texts[k].decode()))
-    rows = Rows(lengths, np.concatenate([[0], stops[:-1]]), stops, entries, counts)
     # A text without a token has no passage.
-    firsts, ends = np.arange(number), np.arange(number) + (lengths > 0)
+    rows = np.flatnonzero(lengths > 0)
+    batch = DocumentBatch.whole(
+        indptr=np.concatenate([[0], stops[rows]]),
+        words=entries,
+        counts=counts,
+        lengths=lengths[rows],
+        owners=rows.astype(np.int32),
+        documents=number,
+    )
     if left:
         places = list(left)
         slow = AddedDocuments.of([keys[k] for k in places], places, list(left.values()), lexicon)
-        firsts[places], ends[places] = slow.firsts + number, slow.stops + number
-        rows = rows.and_then(slow.rows)
+        order = np.arange(number)
+        order[places] = number + np.arange(len(places))
+        batch = DocumentBatch.stacked([batch, slow.batch]).take(order)
     offsets = np.array([record.offset for record in records], np.int64)
-    documents = AddedDocuments(keys, offsets, rows, firsts, ends, labels, subjects)
+    documents = AddedDocuments(keys, offsets, batch, labels, subjects)
     return Decoded(records, documents, others, homes, lexicon, named)
 
 

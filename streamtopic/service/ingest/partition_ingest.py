@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -88,7 +88,6 @@ class Ingest:
     settings: of the model.
     clock: seconds since 1970, for receipts.
     word_ids: how many ids the partition may give to words.
-    ahead: whether a second thread reads the next records while the state counts those before them.
     suppressions: who is suppressed; None in a model without any.
 
     The changes of the partition are free of a removed document within `residue_max_age`, seconds that may be set.
@@ -111,7 +110,6 @@ class Ingest:
         settings: ModelSettings,
         clock: Callable[[], float],
         word_ids: int = MAX_WORD_IDS,
-        ahead: bool = True,
         suppressions: Suppressions | None = None,
     ) -> None:
         known = log.describe(topics.documents)
@@ -141,7 +139,7 @@ class Ingest:
         # The writer has looked when it read the state.
         self._looked_at = clock()
         self._fitting = MAX_FLUSH_DOCUMENTS
-        self._records = _ReadAhead(log, topics.documents, self.state, ahead=ahead)
+        self._records = _ReadAhead(log, topics.documents, self.state)
         self._suppressions = suppressions
         # What was not read yet may have lost records to compaction.
         self._doubtful = log.end(topics.documents, partition)
@@ -264,7 +262,7 @@ class Ingest:
         """Return the flush that was committed, or None if the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
         most = min(max_records, self._fitting)
-        whole = self._records.at(offset, self.state.lexicon, most)
+        whole = self._records.at(offset, most)
         if whole is None:
             return self._pass_empty_offsets(offset)
         ready = self.state.prepare(whole.documents, max_records)
@@ -279,8 +277,8 @@ class Ingest:
         now_ms = int(self._clock() * 1000)
         judged = decoded if self._suppressions is None else self._suppressions.refuse(decoded)
         resolution = resolve(judged, ready, self.partition, now_ms, self._doubtful)
-        # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
-        if _rests_on_absence(resolution.changes):
+        # A document that was not found was never there, unless Redis has lost keys before the look-up.
+        if any(forget.kind is ForgetKind.NOT_FOUND for forget in resolution.changes.forgets):
             self.state.require_keys()
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
         self._announce(resolution)
@@ -311,7 +309,7 @@ class Ingest:
         if end <= offset:
             return None if self.went_back() else Progress(0, offset)
         # Read after the end was known: a record before that end would be there by now.
-        if self._records.at(offset, self.state.lexicon, 1) is not None:
+        if self._records.at(offset, 1) is not None:
             return None
         if isinstance(self.state.apply(Changes(end)), Stale):
             return None
@@ -371,37 +369,29 @@ def count_to_the_end(
             time.sleep(_PAUSE)
 
 
-def _rests_on_absence(changes: Changes) -> bool:
-    """Return whether changes conclude from an entry that is not in Redis that it never was, beyond what is counted."""
-    return any(forget.kind is ForgetKind.NOT_FOUND for forget in changes.forgets)
-
-
 class _ReadAhead:
     """Reads a partition, and the next records already while those before them are being counted.
 
     state: of the partition; its rules say how records are decoded.
-    ahead: whether to use a second thread at all.
 
     The memory is bounded: one read of 8 MiB besides the records that are being counted.
     """
 
-    def __init__(self, log: EventLog, topic: str, state: PartitionWriter, *, ahead: bool) -> None:
+    def __init__(self, log: EventLog, topic: str, state: PartitionWriter) -> None:
         self._log = log
         self._topic = topic
         self._state = state
-        self._partitions = state.meta.settings.partitions
-        self._thread = _reading if ahead else None
         # An offset, and the records from there on: None if there were none when they were read.
         self._next: tuple[int, Decoded | None] = 0, None
 
-    def at(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
+    def at(self, offset: int, max_records: int) -> Decoded | None:
         """Return at least one record from `offset` on; None at the end of the log."""
         known, decoded = self._next
         if known != offset or decoded is None:
-            decoded = self._now(offset, lexicon, max_records)
-        elif decoded.lexicon is not lexicon:
+            decoded = self._begin(offset, max_records).result()
+        elif decoded.lexicon is not self._state.lexicon:
             # The state has begun a new table of words, where the same entries name other words.
-            decoded = self._decoded(decoded.records, lexicon)
+            decoded = self._decoded(decoded.records)
         self._next = offset, decoded
         return decoded
 
@@ -413,30 +403,28 @@ class _ReadAhead:
 
         If the body of the `with` fails, the used records are kept, since they are to be read again.
         """
-        if self._thread is None:
-            yield
-            return
-        future = self._thread.submit(self._read, used.next_offset, used.lexicon, max_records)
+        future = self._begin(used.next_offset, max_records)
         try:
             yield
-            # An error of reading ahead comes again when the records are read in turn, and is reported then.
-            failed = isinstance(future.exception(), StreamtopicError)
-            self._next = used.next_offset, None if failed else future.result()
         finally:
-            # Waits for the thread: it must not read on during the next call.
-            future.exception()
+            # The thread must not read on during the next call.
+            wait([future])
+        # An error of reading ahead comes again when the records are read in turn, and is reported then.
+        failed = isinstance(future.exception(), StreamtopicError)
+        self._next = used.next_offset, None if failed else future.result()
 
-    def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
-        """Read now, in the same thread."""
-        if self._thread is None:
-            return self._read(offset, lexicon, max_records)
-        return self._thread.submit(self._read, offset, lexicon, max_records).result()
+    def _begin(self, offset: int, max_records: int) -> Future[Decoded | None]:
+        """Begin to read and decode records from `offset` on; None at the end of the log."""
+        lexicon = self._state.lexicon
 
-    def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
-        """Read and decode records from `offset` on; None at the end of the log."""
-        records = self._log.read(self._topic, self._state.partition, offset, max_records, _BYTES)
-        return self._decoded(records, lexicon) if records else None
+        def read() -> Decoded | None:
+            records = self._log.read(self._topic, self._state.partition, offset, max_records, _BYTES)
+            return self._decoded(records, lexicon) if records else None
 
-    def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
-        """Decode records of this partition."""
-        return decode_all(records, lexicon, self._partitions, self._state.partitioner, self._state.secret)
+        return _reading.submit(read)
+
+    def _decoded(self, records: Sequence[Record], lexicon: Lexicon | None = None) -> Decoded:
+        """Decode records of this partition. lexicon: gets their words; None for that of the state."""
+        state = self._state
+        partitions = state.meta.settings.partitions
+        return decode_all(records, lexicon or state.lexicon, partitions, state.partitioner, state.secret)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.streams import EventLog
-    from streamtopic.streams.opening import Membership
+    from streamtopic.streams.event_log import Membership
 
 __all__ = ["IngestWorker", "Round"]
 
@@ -106,7 +106,7 @@ class IngestWorker:
             if progress is not None:
                 self._watch.counted(partition, progress)
                 # Counted, or found the end of its log: both are progress.
-                self._watch.moved()
+                self._watch.health.moved()
             if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)

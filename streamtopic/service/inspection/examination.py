@@ -26,11 +26,13 @@ from streamtopic.errors import (
 )
 from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
-from streamtopic.service.instance import differing, key_file, present_key
+from streamtopic.service.finding import Finding, doubt, fails, holds
+from streamtopic.service.inspection.facts import ModelFacts
+from streamtopic.service.instance import differing, key_file, present_key, topic_settings
 from streamtopic.service.log_history import END_TRANSACTION, count_remedy, wanted_partitions
+from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.service.publish.witnesses import Witnesses
-from streamtopic.service.verify.finding import Finding, doubt, fails, holds
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.deletion_requests import RequestState
@@ -42,9 +44,9 @@ from streamtopic.streams import TopicNames
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from streamtopic.service.inspection.facts import Counted, ModelFacts
+    from streamtopic.service.inspection.facts import Counted
     from streamtopic.service.instance import KeyName
-    from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.signed import Ledger
     from streamtopic.state import Connection
@@ -76,29 +78,17 @@ _GRACE = 60.0
 _LOOK_AT_SCHEDULE = "look whether `streamtopic schedule` runs"
 
 
-def examine(
-    settings: Settings,
-    topics: Mapping[str, Mapping[str, str]],
-    clock: Callable[[], float],
-    *,
-    connection: Callable[[], Connection],
-    log: Callable[[], EventLog],
-    ledger: Callable[[], LedgerWriter],
-    facts: Callable[[], ModelFacts],
-) -> Iterator[Finding]:
-    """Yield each finding as it is made. A part that does not answer is a finding too, and the others go on.
-
-    topics: name of each topic to the settings that it should have.
-    clock: seconds since 1970.
-    connection, log, ledger: open each of them.
-    facts: opens those of the model, with a state that is not compared with the settings yet.
-    """
+def examine(service: Opened) -> Iterator[Finding]:
+    """Yield each finding as it is made. A part that cannot be opened is a finding too, and the others go on."""
+    settings = service.settings
     yield holds("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {settings.model}")
-    yield from _guarded("keys", lambda: examine_keys(settings, ledger))
-    redis = yield from _guarded("redis", lambda: examine_redis(connection(), clock))
-    read = yield from _guarded("log", lambda: examine_log(log(), settings, topics))
+    yield from _guarded("keys", lambda: examine_keys(service))
+    redis = yield from _guarded("redis", lambda: examine_redis(service.connection, service.clock))
+    read = yield from _guarded("log", lambda: examine_log(service.log, settings, topic_settings(settings)))
     if redis and read:
-        known = facts()
+        # It is not compared with the settings yet.
+        state = ModelState(service.connection, settings.model, fixed_of(settings))
+        known = ModelFacts(service, state)
         yield from _guarded("ledger", lambda: _ledger(known))
         yield from _guarded("state", lambda: examine_state(known))
     else:
@@ -127,9 +117,9 @@ def _guarded(name: str, look: Callable[[], Iterator[Finding]]) -> Generator[Find
     return True
 
 
-def examine_keys(settings: Settings, ledger: Callable[[], LedgerWriter]) -> Iterator[Finding]:
+def examine_keys(service: Opened) -> Iterator[Finding]:
     """Examine the secrets, which only their owner may read, and the public key that subscribers verify with."""
-    signing: SigningKey | None = None
+    settings, signing = service.settings, None
     for name, users in _USERS.items():
         path = key_file(settings, name)
         if path is None or not path.exists():
@@ -151,23 +141,21 @@ def examine_keys(settings: Settings, ledger: Callable[[], LedgerWriter]) -> Iter
             yield fails(name, str(error), "")
             continue
         yield holds(name, f"{path}, readable by its owner only")
-    yield from _public_key(settings, ledger, signing)
+    yield from _public_key(service, signing)
 
 
-def _public_key(
-    settings: Settings, opened: Callable[[], LedgerWriter], signing: SigningKey | None
-) -> Iterator[Finding]:
+def _public_key(service: Opened, signing: SigningKey | None) -> Iterator[Finding]:
     """Examine whether the public key, or the key list of its root key, verifies the signatures of the service."""
+    settings = service.settings
     ledger: Ledger | None = None
     # That log or Redis does not answer, or that no key is here, is a finding of its own.
     with suppress(ComponentUnreachable, SettingsError, StateMismatch):
-        writer = opened()
-        writer.catch_up()
-        ledger = writer.ledger
+        service.ledger.catch_up()
+        ledger = service.ledger.ledger
     if ledger is not None and ledger.foreign:
         yield fails(
             "signing.pub",
-            f"{TopicNames(settings.model).ledger} holds a key list of a root key that is not known here: if it revoked "
+            f"{service.names.ledger} holds a key list of a root key that is not known here: if it revoked "
             "the signing key, subscribers refuse everything that it signs",
             "put root.pub and the newest signing.key into the folder of keys, as after a restore of older ones",
         )
@@ -510,34 +498,27 @@ def _records(facts: ModelFacts) -> Iterator[Finding]:
 def _progress(facts: ModelFacts, one: Counted) -> Finding:
     """Examine how far a partition is counted."""
     documents, lag = one.meta.documents, one.lag
+    well = f"{documents} documents, {lag} records to count"
     stalled = one.stalled and not facts.at_rest
-    still = f"{documents} documents, {lag} records to count, and none was counted for {duration(one.still)}"
+    still = f"{well}, and none was counted for {duration(one.still)}"
     look = "look whether `streamtopic ingest` runs, and what it logs; `streamtopic doctor` says which server is away"
     # Half of the retention: from then on ingest compares all documents with the log.
     days = (facts.now - one.meta.time_ms / 1000) / 86_400
     old = bool(lag and one.meta.time_ms) and days > facts.settings.delete_retention / 172_800
     gone = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
-    return _judged(
-        f"partition {one.partition}",
-        f"{documents} documents, {lag} records to count",
-        (
-            old,
-            fails if stalled else doubt,
-            gone,
-            "start ingest: it compares all documents with the log before it goes on",
-        ),
-        (stalled, fails, still, look),
-    )
+    wrong = fails if stalled else doubt
+    start = "start ingest: it compares all documents with the log before it goes on"
+    return _judged(f"partition {one.partition}", well, (old, wrong, gone, start), (stalled, fails, still, look))
 
 
 def _words(one: Counted) -> Finding:
     """Examine the words and word ids of a partition."""
     words, given = one.meta.words, one.meta.next_word
-    anew = "run `streamtopic rebuild`, which gives new ids: without ids ingest stops"
+    rebuild = "run `streamtopic rebuild`, which gives new ids: without ids ingest stops"
     fewer = "keep ids, hashes and base64 out of the texts: each word costs memory everywhere"
     return _judged(
         f"words of partition {one.partition}",
         f"{words:,}; {given:,} of {MAX_WORD_IDS:,} word ids were given",
-        (given > NEARLY * MAX_WORD_IDS, doubt, "", anew),
+        (given > NEARLY * MAX_WORD_IDS, doubt, "", rebuild),
         (words > MANY_WORDS, doubt, "", fewer),
     )

@@ -19,32 +19,29 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError, StateMismatch, StateMissing
 from streamtopic.monitoring import metrics as catalogue
-from streamtopic.monitoring.health import STALLED_AFTER
+from streamtopic.service.assembly import reader_of
 from streamtopic.service.log_history import departures, hidden
 from streamtopic.service.publish.published import finite
 from streamtopic.service.schedule.modeller import Base
 from streamtopic.service.schedule.situation import accepted, last_version, suspects, unserved
+from streamtopic.service.watching import STALLED_AFTER
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, Reader, Suppressed
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import ResidueState
 from streamtopic.state.model_state import leader
 from streamtopic.state.reader import remaining_noted
-from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from streamtopic.monitoring.metrics import Metrics
     from streamtopic.service.log_history import Departure, Hidden
-    from streamtopic.service.publish.ledger_writer import LedgerWriter
-    from streamtopic.service.watching import Watch
-    from streamtopic.settings import Settings
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.watching import Gauge, Watch
     from streamtopic.signed import Ledger
     from streamtopic.state import Meta, ModelState
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Forget, Residue
-    from streamtopic.streams import EventLog
 
 __all__ = ["Counted", "ModelFacts", "WaitingDeletions", "cosigned", "residue_fields", "show_gauges", "status_fields"]
 
@@ -111,51 +108,39 @@ class WaitingDeletions:
 class ModelFacts:
     """What is known of a model at one moment. Each fact is read when it is first asked for, and kept.
 
-    settings: of the process that looks.
-    log: whose documents topic is counted.
-    state: the model's keys, over a connection of the thread that looks.
-    opened: opens the ledger; a process without a key cannot.
-    now: seconds since 1970.
-    alone: whether this process holds the folder of an instance, so that no other process works on it.
+    service: whose model it is.
+    state: the model's keys, for a thread with a connection of its own and for a look that must write nothing. Without
+        it, a new instance in a folder gets its state here (`reader_of`).
     served: whether the parts should run in any case, as for a server that stays.
 
     All raise ComponentUnreachable; what needs positions raises StateMissing before all partitions are counted.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        log: EventLog,
-        state: ModelState,
-        opened: Callable[[], LedgerWriter],
-        now: float,
-        *,
-        alone: bool = False,
-        served: bool = False,
-    ) -> None:
-        self.settings = settings
-        self.log = log
-        self.state = state
-        self.now = now
+    def __init__(self, service: Opened, state: ModelState | None = None, *, served: bool = False) -> None:
+        self._service = service
+        self.settings = service.settings
+        self.log = service.log
+        self.state = service.state if state is None else state
+        self.now = service.clock()
         # Commands on an instance in a folder do the work themselves.
-        self.at_rest = alone and not served
-        self.topic = TopicNames(settings.model).documents
-        self._opened = opened
-        self._alone = alone
-        self.reader = Reader(state.connection, state.model, state.settings.partitions)
+        self.at_rest = service.leads and not served
+        self.topic = service.names.documents
+        self.reader = (
+            reader_of(service) if state is None else Reader(state.connection, state.model, state.settings.partitions)
+        )
 
     @cached_property
     def leader(self) -> str | None:
         """Who leads; None if no scheduler does."""
         if self.settings.dir is not None:
-            return None if self._alone else "the process that runs the instance"
+            return None if self._service.leads else "the process that runs the instance"
         return leader(self.state.connection, self.state.model)
 
     @cached_property
     def counting(self) -> bool | None:
         """Whether somebody counts the partitions; None if that cannot be seen."""
         if self.settings.dir is not None:
-            return not self._alone
+            return not self._service.leads
         try:
             return bool(self.log.members(self.settings.consumer_group))
         except SettingsError:
@@ -260,7 +245,7 @@ class ModelFacts:
     def ledger(self) -> Ledger | SettingsError | StateMismatch:
         """The ledger as far as it is written; the error if no key is here to verify it with, or if it was cut."""
         try:
-            writer = self._opened()
+            writer = self._service.ledger
             writer.catch_up()
         except (SettingsError, StateMismatch) as error:
             return error
@@ -392,7 +377,7 @@ def residue_fields(residue: Residue) -> dict[str, Any]:
 
 
 def show_gauges(facts: ModelFacts, watch: Watch) -> None:
-    """Set the gauges of a process, and tell its health whether the log is the one that is counted.
+    """Give a process the gauges of what Redis and the log know now, and tell its health whether the log is well.
 
     Raises StreamtopicError if a server does not answer, or refuses.
     """
@@ -409,44 +394,59 @@ def show_gauges(facts: ModelFacts, watch: Watch) -> None:
     # Without the records: ingest compares them when it takes ownership, and once a minute.
     found = departures(facts.log, facts.topic, facts.settings.partitions, positions, read=False)
     watch.health.found(one.text for one in found)
+    gauges = list(_of_partitions(facts, owned))
+    if reads:
+        gauges += [
+            (catalogue.PARTITIONS, (), facts.settings.partitions),
+            (catalogue.FORGET_LIMIT, (), facts.settings.max_forget_lag),
+            (catalogue.OUTBOX, (), facts.state.waiting()),
+        ]
+    # Before every partition was counted for the first time there is nothing else to show.
+    if counted:
+        gauges += _of_deletions(facts)
+        gauges += _of_model(facts)
+    watch.looked = gauges
+
+
+def _of_partitions(facts: ModelFacts, owned: Mapping[int, Meta]) -> Iterator[Gauge]:
+    """Yield the gauges of the partitions that this process counts. owned: what is counted of each."""
     covered = {one.partition: one.records for one in hidden(facts.log, facts.topic, owned)}
     for partition, meta in owned.items():
         one = facts.counted(partition, meta)
-        values = {
-            catalogue.LAG_RECORDS: one.lag,
-            catalogue.LAG_SECONDS: 0.0 if one.waits_ms is None else max(facts.now - one.waits_ms / 1000, 0.0),
-            catalogue.LAST_COMMIT: meta.moved_ms / 1000 or None,
-            catalogue.WORDS: meta.next_word / MAX_WORD_IDS,
-        }
-        watch.show_partition(partition, values, covered.get(partition, 0))
-    if reads:
-        watch.metrics.show(catalogue.PARTITIONS, facts.settings.partitions)
-        watch.metrics.show(catalogue.FORGET_LIMIT, facts.settings.max_forget_lag)
-        watch.metrics.show(catalogue.OUTBOX, facts.state.waiting())
-    # Before every partition was counted for the first time there is nothing else to show.
-    if counted:
-        _show_model(facts, watch.metrics)
+        yield catalogue.LAG_RECORDS, (partition, "readable"), one.lag
+        yield catalogue.LAG_RECORDS, (partition, "hidden"), covered.get(partition, 0)
+        waits = 0.0 if one.waits_ms is None else max(facts.now - one.waits_ms / 1000, 0.0)
+        yield catalogue.LAG_SECONDS, (partition,), waits
+        if meta.moved_ms:
+            yield catalogue.LAST_COMMIT, (partition,), meta.moved_ms / 1000
+        yield catalogue.WORDS, (partition,), meta.next_word / MAX_WORD_IDS
 
 
-def _show_model(facts: ModelFacts, metrics: Metrics) -> None:
-    """Set the gauges of the whole model."""
-    metrics.show(catalogue.DOCUMENTS, facts.documents)
-    metrics.show(catalogue.REDIS_BYTES, facts.state.connection.information().get("used_memory"))
+def _of_deletions(facts: ModelFacts) -> Iterator[Gauge]:
+    """Yield the gauges of deletions on their way."""
     for at, kind in (("held", RequestState.WAITING), ("paused", RequestState.PAUSED)):
-        asked = sum(request.known for request in facts.requested(kind))
-        metrics.show(catalogue.FORGET_PENDING, asked, at=at)
+        yield catalogue.FORGET_PENDING, (at,), sum(request.known for request in facts.requested(kind))
     oldest = facts.waiting.oldest
     pending = {"counted": (facts.waiting.number, oldest[0][1].received_ms if oldest else None)}
     pending |= {stage.value: (one.documents, one.since_ms) for stage, one in facts.residue.waiting().items()}
     for at, (number, since_ms) in pending.items():
-        metrics.show(catalogue.FORGET_PENDING, number, at=at)
-        metrics.show(catalogue.FORGET_OLDEST, None if since_ms is None else since_ms / 1000, at=at)
+        yield catalogue.FORGET_PENDING, (at,), number
+        if since_ms is not None:
+            yield catalogue.FORGET_OLDEST, (at,), since_ms / 1000
+
+
+def _of_model(facts: ModelFacts) -> Iterator[Gauge]:
+    """Yield the gauges of documents, memory and the newest version."""
+    yield catalogue.DOCUMENTS, (), facts.documents
+    used = facts.state.connection.information().get("used_memory")
+    if used is not None:
+        yield catalogue.REDIS_BYTES, (), used
     _, record = facts.newest
     if record:
-        metrics.show(catalogue.RELEASE, record["created"] / 1000)
+        yield catalogue.RELEASE, (), record["created"] / 1000
         # In private mode a budget is spent whole and periods add up, so no share of it means trouble.
-        private = facts.settings.guarantee == "private"
-        epsilon = math.inf if record["cumulative_epsilon"] is None else record["cumulative_epsilon"]
-        spent = None if private else epsilon / facts.settings.budget
-        metrics.show(catalogue.BUDGET, spent, of="epsilon")
-    metrics.show(catalogue.BUDGET, facts.forget_set / facts.capacity if facts.capacity else None, of="capacity")
+        if facts.settings.guarantee != "private":
+            epsilon = math.inf if record["cumulative_epsilon"] is None else record["cumulative_epsilon"]
+            yield catalogue.BUDGET, ("epsilon",), epsilon / facts.settings.budget
+    if facts.capacity:
+        yield catalogue.BUDGET, ("capacity",), facts.forget_set / facts.capacity

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
-from streamtopic.errors import SettingsError, StateError, StateMismatch
+from streamtopic.errors import SettingsError, StateError
+from streamtopic.monitoring.metrics import FORGET_STAGE
 from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from streamtopic.settings import Settings
     from streamtopic.state import Meta, ModelState, Reader
-    from streamtopic.streams import EventLog, Record
+    from streamtopic.streams import EventLog
 
 __all__ = ["ResidueKeeper", "superseded_from"]
 
@@ -110,13 +111,11 @@ class ResidueKeeper:
             until = max(until, self._now() - int(self._backups_kept * 1000))
         earlier = residue.passed(*(stage for stage in Stage if stage is not Stage.BACKUPS), by_ms=until)
         residue.move(Stage.BACKUPS, earlier, self._now())
-        for partition, traces in residue.traces.items():
-            traces.prune(residue.completed.get(partition, 0))
         if residue == before:
             return False
         self._store.write(residue)
         for stage, seconds in _reached(before, residue, self._now()):
-            self._watch.reached(stage.value, seconds)
+            self._watch.observe(FORGET_STAGE, seconds, stage.value)
         return True
 
     def _now(self) -> int:
@@ -181,13 +180,13 @@ class ResidueKeeper:
         """Return, by partition, the offset before which nothing in Redis holds a document that was deleted."""
         published = self._published()
         base = self._base(positions)
-        about = self._sums.about()
+        cut = self._sums.cut()
         found = {}
         for partition in residue.traces.keys() & positions.keys():
             meta = positions[partition]
             # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
-            summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
+            summed = meta.next_offset if cut is None else cut.offsets.get(partition, 0)
             if summed >= meta.removed:
                 summed = meta.next_offset
             found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes, summed)
@@ -204,7 +203,7 @@ class ResidueKeeper:
         if self._now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
             return {}
         # Certified mode keeps no bytes of a model.
-        if not self._state.has_base_bytes():
+        if not head.parts:
             return counted
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
         if left.documents < head.start.documents:
@@ -277,7 +276,7 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     # An empty first part: concatenate needs at least one array, and a log may be empty.
     parts = [np.zeros(0, _ROW)]
     end = log.end(topic, partition)
-    for records in _still_there(log, topic, partition, log.begin(topic, partition), end):
+    for records in pages(log, topic, partition, log.begin(topic, partition), end):
         rows = []
         for record in records:
             if record.key is not None and record.key != HEARTBEAT_KEY:
@@ -292,22 +291,6 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     superseded = whole["valued"][:-1] & (whole["key"][1:] == whole["key"][:-1])
     # `initial`, since there may be none.
     return min(end, int(whole["offset"][1:][superseded].min(initial=end)))
-
-
-def _still_there(log: EventLog, topic: str, partition: int, offset: int, end: int) -> Iterator[list[Record]]:
-    """Yield the records of a partition from `offset` to `end`, without those that retention erases meanwhile."""
-    while offset < end:
-        try:
-            for records in pages(log, topic, partition, offset, end):
-                yield records
-                offset = records[-1].next_offset
-        except StateMismatch:
-            begin = log.begin(topic, partition)
-            if begin <= offset:
-                raise
-            offset = begin
-        else:
-            return
 
 
 def standing_versions(log: EventLog, topic: str) -> Generator[None, None, set[int]]:

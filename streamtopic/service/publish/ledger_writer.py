@@ -18,12 +18,11 @@ million receipts with three names each take about 30 MB.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.errors import InvalidRelease, SettingsError, StateError, StateMismatch
-from streamtopic.signed import Envelope, IndexedLedger, Keys, LedgerIndex, line_of, page_record, parse_line
+from streamtopic.errors import SettingsError, StateError, StateMismatch
+from streamtopic.signed import Envelope, IndexedLedger, LedgerIndex, line_of, page_record, parse_line
 from streamtopic.state.connection import Stale
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import Message, TopicNames
@@ -45,8 +44,6 @@ _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-
 _COMPACTED = {"cleanup.policy": "compact"}
 _PLACE_BYTES = 8
 _HASH_BYTES = 32
-# Names of one write while a long ledger is read for the first time.
-_NAMES_AT_ONCE = 20_000
 
 
 class RedisIndex(LedgerIndex):
@@ -63,11 +60,6 @@ class RedisIndex(LedgerIndex):
         self._writes = writes
         # The offset that the index in Redis had reached when it was read or written last; -1 for one without a head.
         self._base = -1
-
-    @property
-    def is_full(self) -> bool:
-        """See LedgerIndex."""
-        return self._writes and self.added > _NAMES_AT_ONCE
 
     def head(self) -> tuple[str, int] | None:
         """See LedgerIndex. What is in memory goes."""
@@ -185,7 +177,11 @@ class LedgerWriter(IndexedLedger):
                 f"{self._names.ledger} has ended: model {self._model} was deleted; give a new model another name, or "
                 "remove that topic"
             )
-        self._refuse_unlisted(key, entries)
+        if key.public not in self.ledger.ring_with(entries).trusted:
+            raise SettingsError(
+                f"signing key {key.public.key_id} is not among the keys that sign this ledger, or was revoked: put the "
+                "key that signs now, which `streamtopic keys rotate` made, in the place of signing.key"
+            )
         self._look_at_topics()
         size = self.ledger.size
         if self.ledger.pending is None:
@@ -226,22 +222,6 @@ class LedgerWriter(IndexedLedger):
         if self._signing_key is None:
             raise SettingsError("there is no signing.key here: this process may read the ledger, and not write it")
         return self._signing_key
-
-    def _refuse_unlisted(self, key: SigningKey, entries: Sequence[Entry]) -> None:
-        """Raise SettingsError where readers would pass over a page: the key that signs was revoked, or is not listed.
-
-        entries: of the page, which may bring a newer list.
-        """
-        ring = self.ledger.keys
-        for note in [entry.note for entry in entries if isinstance(entry, Keys)]:
-            # A list of a root that is not known here brings no key here, either.
-            with suppress(InvalidRelease):
-                ring = ring.with_list(note)
-        if key.public not in ring.trusted:
-            raise SettingsError(
-                f"signing key {key.public.key_id} is not among the keys that sign this ledger, or was revoked: put the "
-                "key that signs now, which `streamtopic keys rotate` made, in the place of signing.key"
-            )
 
 
 def _refuse_losing(log: EventLog, topic: str, kept: Mapping[str, str]) -> None:

@@ -64,9 +64,9 @@ PAGE = 1000
 _REQUESTS = 100
 # A writer that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
-# Versions that may still be the first without some document, if there are more: a deletion that comes back with a
-# restored Redis may have waited for many.
-_VERSIONS = 1000
+# Versions that are read first to find those that do not reflect a deletion that waits, mostly the newest one; and at
+# most, if there are more: a deletion that comes back with a restored Redis may have waited for many.
+_VERSIONS_READ, _VERSIONS = 4, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class Publisher:
         latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
         # A million deletions may wait for the next version: they are read once, until something changes.
         waiting = [p for p in waiting if self._looked_at.get(p) != (marks[p], latest)]
-        cuts = self._cuts(versions) if waiting else []
+        cuts = self._cuts(versions, waiting) if waiting else []
         found = list[_Served]()
         for partition in waiting:
             of_partition = _served(self._forgets[partition], partition, cuts, PAGE - len(found))
@@ -254,17 +254,30 @@ class Publisher:
                 break
         return found
 
-    def _cuts(self, versions: Sequence[Envelope]) -> Cuts:
-        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first."""
+    def _cuts(self, versions: Sequence[Envelope], waiting: Sequence[int]) -> Cuts:
+        """Return (version, cut) of versions in the ledger and of those that it gets, oldest first.
+
+        There is one at least that reflects no deletion that waits, unless all versions reflect some.
+
+        waiting: partitions in which deletions wait.
+        """
         ledger = self._writer.ledger
-        # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those long
-        # ago the ledger does not remember the digest.
-        there = [
-            (version, cut_of(record))
-            for version, record in self._state.releases(_VERSIONS)
-            if version <= ledger.newest and ledger.digest(version) in {None, record["release"]}
-        ]
-        return there + [(one.version, dict(one.cut)) for one in versions]
+        oldest = {partition: _first_waiting(self._forgets[partition]) for partition in waiting}
+        number = _VERSIONS_READ
+        while True:
+            read = self._state.releases(number)
+            # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those
+            # long ago the ledger does not remember the digest.
+            there = [
+                (version, cut_of(record))
+                for version, record in read
+                if version <= ledger.newest and ledger.digest(version) in {None, record["release"]}
+            ]
+            # Cuts only grow, so no version before that one reflects any of them.
+            enough = there and all(there[0][1].get(partition, 0) <= offset for partition, offset in oldest.items())
+            if enough or len(read) < number or number >= _VERSIONS:
+                return there + [(one.version, dict(one.cut)) for one in versions]
+            number *= 4
 
     def _receipts(self, served: Sequence[_Served]) -> list[Receipt]:
         """Return the receipts of these deletions that the ledger lacks."""
@@ -369,7 +382,7 @@ class Publisher:
             if isinstance(entry, Erased):
                 self._residue.complete(entry.ends)
             elif isinstance(entry, Alive):
-                self._watch.alive(entry.made / 1000)
+                self._watch.alive = entry.made / 1000
 
     def _send(self) -> int:
         """Send the records of the outbox whose version the ledger has, oldest first; return their number."""

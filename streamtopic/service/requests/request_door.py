@@ -27,14 +27,14 @@ from streamtopic.streams import pages
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from streamtopic.service.opened import Opened
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
     from streamtopic.signed import Logged
-    from streamtopic.state import Connection, Forget, Reader
+    from streamtopic.state import Forget, Reader
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import LinkKeys, ResidueState
     from streamtopic.state.document_counts import StoredDocuments
-    from streamtopic.streams import EventLog
 
 __all__ = [
     "Received",
@@ -63,22 +63,14 @@ class Received:
 
 
 class RequestDoor:
-    """Takes requests in, and lets people approve or cancel them.
+    """Takes requests in, and lets people approve or cancel them."""
 
-    settings: hold and brake, and the name of the model.
-    connection: to Redis.
-    log, topic: where requests are written.
-    clock: seconds since 1970.
-    """
-
-    def __init__(
-        self, settings: Settings, connection: Connection, log: EventLog, topic: str, clock: Callable[[], float]
-    ) -> None:
-        self._settings = settings
-        self._log = log
-        self._topic = topic
-        self._clock = clock
-        self.requests = DeletionRequests(connection, settings.model)
+    def __init__(self, service: Opened) -> None:
+        self._settings = service.settings
+        self._log = service.log
+        self._topic = service.names.requests
+        self._clock = service.clock
+        self.requests = DeletionRequests(service.connection, service.settings.model)
 
     def receive(self, documents: Sequence[str], *, subjects: Sequence[str] = (), name: str | None = None) -> Received:
         """Take a request in. The same request under the same name again changes nothing, and is answered as before.

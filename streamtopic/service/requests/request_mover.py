@@ -27,6 +27,7 @@ from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_delete
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent, StateMismatch
+from streamtopic.service.sending import send
 from streamtopic.signed import Receipt, request_digest, request_receipt_id
 from streamtopic.state.connection import Stale
 from streamtopic.state.deletion_requests import (
@@ -38,17 +39,16 @@ from streamtopic.state.deletion_requests import (
     received_near,
 )
 from streamtopic.state.deletions import SubjectIndex
-from streamtopic.streams import Message, TopicNames, pages, partition_of
+from streamtopic.streams import Message, pages, partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from streamtopic.documents.deletion_record import Misplaced, Wanted
-    from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.signed import Logged
-    from streamtopic.state import Connection, Lease, Meta, Reader
-    from streamtopic.streams import EventLog
+    from streamtopic.state import Lease, Meta, Reader
 
 __all__ = ["Moved", "RequestMover", "new_request"]
 
@@ -99,34 +99,21 @@ class _Superseded(Exception):
 class RequestMover:
     """Moves requests. Each step can be repeated, and may end anywhere.
 
-    settings: hold and brake, partitions and their hash, and the name of the model.
-    connection: to Redis.
+    service: whose requests, log and ledger they are.
     reader: tells positions and the number of live documents.
-    log: holds both topics.
-    send: writes tombstones to the documents topic, each to the partition of its key, and returns once they are there.
-    ledger: in which receipts are found.
-    clock: seconds since 1970.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        connection: Connection,
-        reader: Reader,
-        log: EventLog,
-        send: Callable[[Sequence[Message]], object],
-        ledger: LedgerWriter,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, service: Opened, reader: Reader) -> None:
+        settings, connection = service.settings, service.connection
+        self._service = service
         self._settings = settings
-        self._names = TopicNames(settings.model)
+        self._names = service.names
         self._requests = DeletionRequests(connection, settings.model)
         self._index = SubjectIndex(connection, settings.model, settings.partitions)
         self._reader = reader
-        self._log = log
-        self._append = send
-        self._ledger = ledger
-        self._clock = clock
+        self._log = service.log
+        self._ledger = service.ledger
+        self._clock = service.clock
         self._next: int | None = None
         # What the open requests ask for, with the times of their records.
         self._wanted: dict[str, tuple[Wanted, int]] = {}
@@ -184,6 +171,10 @@ class RequestMover:
             self._next = self._log.begin(topic, 0)
         for page in pages(self._log, topic, 0, self._next, end):
             if self._is_full():
+                # They stay in the topic, and are taken in when others have ended.
+                logger.warning(
+                    "too many requests for deletions are open: others wait", extra={"event": "requests_full"}
+                )
                 return
             for record in page:
                 if record.value is None or Suppression.digest_in(record.key):
@@ -218,15 +209,7 @@ class RequestMover:
         for wanted, received_ms in new:
             if wanted.id in ended:
                 continue
-            request = new_request(wanted, received_ms, self._settings)
-            answer = self._requests.receive(request)
-            if isinstance(answer, Stale) and answer.reason == "full":
-                # They stay in the topic, and are taken in when others have ended.
-                logger.warning(
-                    "too many requests for deletions are open: others wait", extra={"event": "requests_full"}
-                )
-                break
-            if isinstance(answer, Stale):
+            if isinstance(self._requests.receive(new_request(wanted, received_ms, self._settings)), Stale):
                 ended.add(wanted.id)
             else:
                 taken += 1
@@ -312,7 +295,7 @@ class RequestMover:
                 return ()
         for start in range(0, len(tombstones), _AT_ONCE):
             self._must_lead(lease)
-            self._append(tombstones[start : start + _AT_ONCE])
+            send(self._service, tombstones[start : start + _AT_ONCE])
         if wanted[0].subjects:
             self._write(lease, wanted[0])
         if len(self._sent_lately) > _MOST_LATELY:

@@ -3,7 +3,6 @@
     Modeller           a mode; the service chooses one and hands it to the scheduler
     Base               the base model, as the scheduler wrote it
     Made               a model of counted documents, before noise, with the facts that its version states
-    FromLog            what a version is made again from, by a check
     NotVerified        an update that must not be published, with the reason
     CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
 
@@ -14,20 +13,20 @@ In certified mode the retained counts decide the anchors of an update. They may 
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from streamtopic.counts import CountSource, DocumentBatch
+from streamtopic.counts import CountSource
 from streamtopic.errors import CannotLearn, StateCorrupt
+from streamtopic.paper.algorithm1 import BaseModel
 from streamtopic.privacy.accounting import gaussian_scale
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload, no_sample
+from streamtopic.privacy.noise import Guarded
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, make_payload
 from streamtopic.signed import Envelope
 from streamtopic.state import CutGone, DocumentCounts, RemainingBase, StoredBase
 from streamtopic.state.stored_counts import StoredCounts, SummedCounts
@@ -40,17 +39,12 @@ __all__ = [
     "Base",
     "CertifiedModeller",
     "Checked",
-    "FromLog",
     "Guarantee",
     "Made",
-    "MeasureCapacity",
-    "ModelBeforeNoise",
     "Modeller",
     "NotVerified",
     "check_is_due",
-    "kept_of",
     "learn_cold",
-    "require_tolerance",
 ]
 
 
@@ -59,8 +53,7 @@ __all__ = [
 _SURELY = 1 / 16
 _SALT_BYTES = 32
 
-Draw = Callable[[Sample, NoiseKey, str, int, TaskData], PayloadPlan]
-MeasureCapacity = Callable[[TopicFit], int]
+Draw = Callable[[Ingredients], PayloadPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +75,19 @@ class Made:
     """A model of counted documents, before noise. All of it is secret, except for the facts that its version states.
 
     counts: the counts that it was made from.
-    documents: number of documents that it was made from.
     words: (n,), ascending.
     anchors: (r,), the name of each topic: its anchor word, or the name of a guided topic.
     notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
-    certificate: the proven bound on that distance, infinite if the promise rests on another proof.
-    draw: adds noise and fills the payload of a version. It takes a sample (as in `make_payload`), the noise
-        key, the model's name, the version and the data of downstream tasks.
-    fit: the learned model; None if a kept base model was moved without learning.
+    certificate: what its version claims as a bound on that distance: the tolerance, or infinity if the promise rests on
+        another proof.
+    draw: adds noise and fills the payload of a version.
+    fit: the learned model in certified mode, None in the others.
     warm: whether it was carried over from the last model, or from the sums in Redis, so that it is worth a check.
     checked: the result of that check, if there was one.
     """
 
     counts: DocumentCounts
-    documents: int
     words: tuple[str, ...]
     anchors: tuple[str, ...]
     tolerance: float
@@ -108,43 +99,11 @@ class Made:
     checked: Checked | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FromLog:
-    """What a version is made again from, by whoever has read it from the log.
-
-    envelope: the facts of the version.
-    record: of the version in Redis; empty if Redis was set back to before it.
-    versions: all versions of the ledger.
-    counts: of the documents that the version covers.
-    documents: returns their words and the documents over them.
-    labelled: returns the data of downstream tasks over the words of a model.
-    """
-
-    envelope: Envelope
-    record: Mapping[str, Any]
-    versions: Sequence[Envelope]
-    counts: CountSource
-    documents: Callable[[], tuple[Sequence[str], DocumentBatch]]
-    labelled: Callable[[Sequence[str]], TaskData]
-
-
 @dataclass(frozen=True, slots=True)
 class NotVerified:
     """An update that could not be verified, so that a retrain is due; `reason` says why."""
 
     reason: str
-
-
-class ModelBeforeNoise(Protocol):
-    """Topics before noise, secret: A is (n, r), its columns on the simplex of `words`."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The words of its rows, ascending."""
-
-    @property
-    def A(self) -> npt.NDArray[np.float64]:  # noqa: N802 - the paper's symbol, as in every model
-        """The topics."""
 
 
 Guarantee = Literal["certified", "theorem", "private"]
@@ -185,7 +144,7 @@ class Base:
         `serve` may read its fields, but not its bytes, which hold numbers that follow from the documents to the last
         digit.
 
-        kept: that its mode keeps (`kept_of`).
+        kept: that its mode keeps; `Modeller.kept` returns them.
         salt: 32 secret bytes, which come before them.
         """
         fields = asdict(self)
@@ -210,16 +169,6 @@ class Base:
         return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
-def kept_of(stored: StoredBase, guarantee: Guarantee) -> bytes:
-    """Undo `Base.stored`: return the bytes that a mode keeps. Raises StateCorrupt if another mode made the base model.
-
-    guarantee: of the mode; that of certified mode keeps nothing.
-    """
-    if not (kept := stored.blob[_SALT_BYTES:]):
-        raise StateCorrupt(f"the base model was not kept for {guarantee} mode: run `streamtopic unlearn --retrain`")
-    return kept
-
-
 class Modeller(ABC):
     """A mode of making models: it learns base models, unlearns documents from them, and says what decisions ask of it.
 
@@ -229,16 +178,18 @@ class Modeller(ABC):
         then begins a period, which only an operator does after the first. An update rests on the counts alone, so that
         there is no capacity.
     options: of the learner.
+    stored: reads the base model in Redis; it returns None before the first.
     last: the last model before noise, for checks inside the service only.
     """
 
     guarantee: ClassVar[Guarantee]
     base_only = False
     most_versions: int | None = None
-    last: ModelBeforeNoise | None = None
+    last: TopicFit | BaseModel | None = None
 
-    def __init__(self, options: LearnerOptions) -> None:
+    def __init__(self, options: LearnerOptions, stored: Callable[[], StoredBase | None]) -> None:
         self.options = options
+        self._stored = stored
 
     @property
     @abstractmethod
@@ -251,11 +202,11 @@ class Modeller(ABC):
         return self.options.rules
 
     @abstractmethod
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
-        """Learn a new base model cold; return its first version and the number of deletions that it bears.
+    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:
+        """Learn a new base model cold; return its first version.
 
         counts: of all documents.
-        capacity: measures how many deletions the base model bears.
+        capacity: number of deletions that the base model bears.
 
         Raises CannotLearn if these counts allow no model that may be published.
         """
@@ -280,13 +231,31 @@ class Modeller(ABC):
         return made
 
     @abstractmethod
-    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:
+    def again(self, counts: CountSource, envelope: Envelope, ingredients: Ingredients) -> PayloadPlan:
         """Return a version made again from the log, for a check of it.
 
-        stored: its base model in Redis, if that is still kept.
+        counts: of the documents that the version covers.
+        envelope: the facts of the version.
+        ingredients: as when it was made, without a sample.
 
         Raises CannotLearn, StateCorrupt, and UsageError if settings have changed since it was made.
         """
+
+    def kept(self, version: int) -> tuple[Base, bytes]:
+        """Return a base model in Redis, and the bytes that this mode keeps of it: the inverse of `Base.stored`.
+
+        version: the version that it was published as.
+
+        Raises CannotLearn if it was replaced meanwhile, StateCorrupt if another mode made it.
+        """
+        stored = self._stored()
+        if stored is None or stored.version != version:
+            raise CannotLearn("base", "its base model is not kept any more")
+        if not (kept := stored.blob[_SALT_BYTES:]):
+            raise StateCorrupt(
+                f"the base model was not kept for {self.guarantee} mode: run `streamtopic unlearn --retrain`"
+            )
+        return Base.parse(stored), kept
 
 
 class CertifiedModeller(Modeller):
@@ -296,7 +265,7 @@ class CertifiedModeller(Modeller):
 
     options: of the learner.
     guarded: the guarantee that noise is calibrated to.
-    stored: reads the sums in Redis, None if there are none.
+    sums: reads the sums in Redis; it returns None if there are none.
     """
 
     guarantee = "certified"
@@ -306,11 +275,12 @@ class CertifiedModeller(Modeller):
         self,
         options: LearnerOptions,
         guarded: Guarded,
-        stored: Callable[[], StoredCounts | None] = lambda: None,
+        sums: Callable[[], StoredCounts | None] = lambda: None,
     ) -> None:
-        super().__init__(options)
+        # An update rests on the counts alone.
+        super().__init__(options, lambda: None)
         self._guarded = guarded
-        self._stored = stored
+        self._sums = sums
         self._fitted: DocumentCounts | None = None
 
     @property
@@ -318,15 +288,14 @@ class CertifiedModeller(Modeller):
         """As of `gaussian_scale`."""
         return gaussian_scale(self._guarded.epsilon, self._guarded.delta)
 
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
+    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:  # noqa: ARG002 - see Modeller
         """Learn cold, so that nothing of earlier models is left, and the privacy account begins again.
 
         Raises CannotLearn, also if the certificate does not reach the tolerance.
         """
         # Dropped before learning, so that two models are not in memory at once.
         self.last = self._fitted = None
-        fit = learn_cold(counts, self.options)
-        return self._made(fit, counts, warm=False), capacity(fit)
+        return self._made(learn_cold(counts, self.options), counts, warm=False)
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
         """Carry the model over to the documents that remain.
@@ -340,7 +309,7 @@ class CertifiedModeller(Modeller):
         carried = warm or self._from_sums(counts)
         fit = carried or learn(counts, self.options)
         try:
-            return self._made(require_tolerance(fit), counts, warm=carried is not None)
+            return self._made(_require_tolerance(fit), counts, warm=carried is not None)
         except CannotLearn as error:
             return NotVerified(str(error))
 
@@ -353,19 +322,16 @@ class CertifiedModeller(Modeller):
         problem = _difference(made.fit, cold)
         checked = Checked(problem is None, problem or _SAME, time.perf_counter() - start)
         if problem is not None:
-            made = self._made(require_tolerance(cold), made.counts, warm=False)
+            made = self._made(_require_tolerance(cold), made.counts, warm=False)
         return replace(made, checked=checked)
 
-    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:  # noqa: ARG002 - see Modeller
+    def again(self, counts: CountSource, envelope: Envelope, ingredients: Ingredients) -> PayloadPlan:  # noqa: ARG002 - see Modeller
         """Learn cold from the counts of the log, and draw the same noise. Raises CannotLearn."""
-        fit = learn(found.counts, self.options)
-        data = found.labelled(fit.words)
-        envelope = found.envelope
-        return make_payload(fit, found.counts, self._guarded, no_sample, key, envelope.model, envelope.version, data)
+        return make_payload(learn(counts, self.options), counts, self._guarded, ingredients)
 
     def _from_sums(self, counts: DocumentCounts) -> TopicFit | None:
         """Return a model that is learned from the sums in Redis, as after a restart; None if they cannot be used."""
-        stored = self._stored()
+        stored = self._sums()
         if stored is None:
             return None
         with suppress(CutGone):
@@ -394,14 +360,16 @@ class CertifiedModeller(Modeller):
     def _made(self, fit: TopicFit, counts: DocumentCounts, *, warm: bool) -> Made:
         """Return a fit as the model of the counts that it was learned from, and keep it for the next update."""
         self.last, self._fitted = fit, counts
+        tolerance = self.options.tolerance
         return Made(
             counts,
-            documents=fit.documents,
             words=fit.words,
             anchors=fit.topic_names,
             notes=tuple(fit.notes.values()),
-            tolerance=fit.options.tolerance,
-            certificate=fit.certificate.bound,
+            tolerance=tolerance,
+            # Its own certificate depends on the path to the model, so its digits would tell candidates for a deleted
+            # document apart. It reaches the tolerance, and a version claims that.
+            certificate=tolerance,
             draw=partial(make_payload, fit, counts, self._guarded),
             fit=fit,
             warm=warm,
@@ -410,10 +378,10 @@ class CertifiedModeller(Modeller):
 
 def learn_cold(counts: DocumentCounts, options: LearnerOptions) -> TopicFit:
     """Learn from counts alone. Raises CannotLearn, also if the certificate does not reach the tolerance."""
-    return require_tolerance(learn(counts, options))
+    return _require_tolerance(learn(counts, options))
 
 
-def require_tolerance(fit: TopicFit) -> TopicFit:
+def _require_tolerance(fit: TopicFit) -> TopicFit:
     """Return the fit if its certificate reaches the tolerance. Raises CannotLearn otherwise."""
     tolerance = fit.options.tolerance
     # Written so that a certificate of nan is refused as well.

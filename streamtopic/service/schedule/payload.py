@@ -1,7 +1,8 @@
 """Turn a learned model into the payload of a version: noise once, then everything else from the noised numbers.
 
+    Ingredients      what a version is made of besides its model, from Redis or from the log
     make_payload     topics, noised, with heads of downstream tasks on them; or heads alone
-    read_labelled    the labelled documents that heads are fitted on
+    topics_payload   everything that follows from noised topics, in every mode
     published_heads  a head for each task from the published topics
 
 Where topics are published, a head is fitted from zero on the noised A and the labelled documents that are left: the
@@ -16,48 +17,50 @@ Source: streamtopic.privacy.head_noise.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import CountSource, DocumentBatch, WordSets
+from streamtopic.counts import CountSource, DocumentBatch
 from streamtopic.counts.arrays import Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.head_noise import HeadConstants, head_constants, release_task_weights
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import NoisedMatrix, NoisePlan, release_matrix
+from streamtopic.privacy.keystream import VersionNoise
+from streamtopic.privacy.noise import Guarded, NoisedMatrix, NoisePlan, release_matrix
 from streamtopic.settings import Settings
-from streamtopic.signed import Head, Payload
-from streamtopic.state import DocumentCounts
-from streamtopic.state.document_counts import read_documents
-from streamtopic.topics.display import COHERENT, WordEvidence, correlations_and_words, diversity, heap, named, npmi
+from streamtopic.signed import Envelope, Head, Payload
+from streamtopic.state.document_counts import StoredDocuments
+from streamtopic.topics.display import (
+    COHERENT,
+    WordEvidence,
+    correlations_and_words,
+    diversity,
+    heap,
+    named,
+    npmi,
+)
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head
 from streamtopic.topics.learner import learn
 
 __all__ = [
-    "Guarded",
+    "Ingredients",
     "PayloadPlan",
-    "Sample",
-    "TaskData",
+    "ReadDocuments",
     "TaskOptions",
+    "fitted_payload",
     "frequencies",
     "head_facts",
-    "head_of",
-    "head_ratio",
-    "labelled_by_task",
     "labelled_digest",
     "make_payload",
-    "no_sample",
     "norm_ratio",
     "published_heads",
-    "read_labelled",
     "remarks",
     "task_options",
     "topics_payload",
@@ -82,57 +85,65 @@ class TaskOptions:
     withheld: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskData:
-    """The data that the heads of a version are made of, besides its model.
-
-    options: the tasks.
-    labelled: task to its documents, in the order of their ids; a document may belong to several tasks.
-    cold: whether the model was learned from counts alone, so that it has the same bits on every path.
-    """
-
-    options: TaskOptions = field(default_factory=TaskOptions)
-    labelled: Mapping[str, LabelledDocuments] = field(default_factory=dict)
-    cold: bool = True
-
-
 def task_options(settings: Settings) -> TaskOptions:
     """Return the downstream tasks of the settings."""
     tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
     return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
-def read_labelled(counts: DocumentCounts, words: Sequence[str], options: TaskOptions) -> dict[str, LabelledDocuments]:
-    """Read the documents of each task from those that are counted, as counts of `words`.
+Labelled = Mapping[str, LabelledDocuments]
+"""Task to its documents, in the order of their ids. A document may belong to several tasks."""
 
-    Raises CutGone, StateCorrupt, ComponentUnreachable.
+
+class ReadDocuments(Protocol):
+    """Reads the retained documents, as `read_documents` does."""
+
+    def __call__(self, words: Sequence[str], *, labelled: Collection[str] = ()) -> StoredDocuments:
+        """Return all documents over these words, or those with a label of one of these tasks."""
+
+
+def _no_sample() -> None:
+    """Return no sample of documents, so that a payload has no NPMI."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ingredients:
+    """What the payload of a version is made of, besides its model and its counts.
+
+    noise: from which all noise of the version is drawn.
+    read: reads the retained documents. It may raise CutGone, StateCorrupt, ComponentUnreachable.
+    tasks: that the version has heads for.
+    cold: whether the model was learned from counts alone, so that it has the same bits on every path.
+    sample: returns the words (positions in those of the model) of sampled documents, for NPMI; None leaves NPMI out. It
+        is called once all else of a payload with topics is there.
+    versions: returns all versions of the model that were made before.
     """
-    if not options.tasks:
-        return {}
-    stored = read_documents(counts, words, labelled=options.tasks)
-    return labelled_by_task(stored.batch, stored.labels, words, options)
+
+    noise: VersionNoise
+    read: ReadDocuments
+    tasks: TaskOptions = field(default_factory=TaskOptions)
+    cold: bool = True
+    sample: Callable[[], DocumentBatch | None] = _no_sample
+    versions: Callable[[], Iterable[Envelope]] = tuple
+
+    def labelled(self, words: Sequence[str]) -> Labelled:
+        """Read the documents of each task, as counts of `words`."""
+        tasks = self.tasks.tasks
+        if not tasks:
+            return {}
+        stored = self.read(words, labelled=tasks)
+        counts = LabelledDocuments.of(stored.batch, words, [""] * len(stored)).counts
+        found = {}
+        for task in tasks:
+            rows = [row for row, of_document in enumerate(stored.labels) if task in of_document]
+            classes = tuple(stored.labels[row][task] for row in rows)
+            # intp: an empty list would become an array of floats, which cannot index.
+            own = counts[np.array(rows, np.intp)]
+            found[task] = LabelledDocuments(tuple(words), own, classes)
+        return found
 
 
-def labelled_by_task(
-    batch: DocumentBatch, labels: Sequence[Mapping[str, str]], words: Sequence[str], options: TaskOptions
-) -> dict[str, LabelledDocuments]:
-    """Return the documents of each task.
-
-    batch: over `words`, in the order of document ids.
-    labels: task to class, for each document of the batch.
-    """
-    counts = LabelledDocuments.of(batch, words, [""] * batch.documents).counts
-    found = {}
-    for task in options.tasks:
-        rows = [row for row, of_document in enumerate(labels) if task in of_document]
-        classes = tuple(labels[row][task] for row in rows)
-        # intp: an empty list would become an array of floats, which cannot index.
-        own = counts[np.array(rows, np.intp)]
-        found[task] = LabelledDocuments(tuple(words), own, classes)
-    return found
-
-
-def labelled_digest(counted: str, data: TaskData) -> str:
+def labelled_digest(counted: str, tasks: TaskOptions, labelled: Labelled) -> str:
     """Return a hex digest of all data that a release of heads is a function of.
 
     counted: the digest of the retained counts and settings.
@@ -140,11 +151,11 @@ def labelled_digest(counted: str, data: TaskData) -> str:
     # Counts do not say which document has which label, and two different heads must not get the same noise: their
     # difference would be free of it.
     state = hashlib.sha256(b"streamtopic heads 1\0" + counted.encode())
-    for task in sorted(data.options.tasks):
-        documents = data.labelled[task]
+    for task in sorted(tasks.tasks):
+        documents = labelled[task]
         counts = documents.counts
         # Each text by its own digest: texts one after the other could be divided in another way.
-        for text in (task, repr(data.options.tasks[task]), *documents.labels):
+        for text in (task, repr(tasks.tasks[task]), *documents.labels):
             state.update(hashlib.sha256(text.encode()).digest())
         for array in (counts.indptr, counts.indices, counts.data):
             # One width and byte order: scipy chooses int32 or int64 by size, and machines differ.
@@ -153,20 +164,20 @@ def labelled_digest(counted: str, data: TaskData) -> str:
 
 
 def _each(
-    data: TaskData, make: Callable[[HeadTask, LabelledDocuments], _Made]
+    tasks: TaskOptions, labelled: Labelled, make: Callable[[HeadTask, LabelledDocuments], _Made]
 ) -> tuple[dict[str, _Made], dict[str, str]]:
     """Return by task what is made of its documents, and for each task that cannot have a head the reason."""
     made, unfitted = {}, {}
-    for name, task in data.options.tasks.items():
+    for name, task in tasks.tasks.items():
         try:
-            made[name] = make(task, data.labelled[name])
+            made[name] = make(task, labelled[name])
         except CannotLearn as error:
             unfitted[name] = str(error)
     return made, unfitted
 
 
 def published_heads(
-    A: npt.NDArray[np.float32], words: tuple[str, ...], names: tuple[str, ...], data: TaskData
+    A: npt.NDArray[np.float32], words: tuple[str, ...], names: tuple[str, ...], ingredients: Ingredients
 ) -> tuple[dict[str, Head], dict[str, str]]:
     """Fit a head for each task on the published A.
 
@@ -176,32 +187,16 @@ def published_heads(
 
     Return the heads by task, and for each task without a head the reason.
     """
-    if not data.options.tasks:
+    if not ingredients.tasks.tasks:
         return {}, {}
     # Each starts from zero, so it is a function of A and the labelled documents alone, whatever was learned before.
     model = TopicMatrix(A.astype(np.float64), words, names)
-    return _each(data, lambda task, documents: head_of(fit_head(model, documents, task), documents))
 
+    def made(task: HeadTask, documents: LabelledDocuments) -> Head:
+        fitted = fit_head(model, documents, task)
+        return Head(fitted.topics, fitted.classes, len(documents), fitted.w)
 
-def head_of(fitted: TopicHead, data: LabelledDocuments, B: npt.NDArray[np.float64] | None = None) -> Head:
-    """Return a head as a release carries it: with its w, or with a noised B (n, classes) in place of w."""
-    documents = len(data)
-    if B is None:
-        return Head(fitted.topics, fitted.classes, documents, fitted.w)
-    return Head(fitted.topics, fitted.classes, documents, None, B.astype(np.float32))
-
-
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """The guarantee that the noise of a version is calibrated to.
-
-    epsilon, delta: a version and a retraining on the same documents are (epsilon, delta)-indistinguishable.
-    tolerance: the greatest distance between both before noise.
-    """
-
-    epsilon: float
-    delta: float
-    tolerance: float
+    return _each(ingredients.tasks, ingredients.labelled(words), made)
 
 
 def norm_ratio(sigma: float, matrix: npt.NDArray[Any]) -> float:
@@ -211,7 +206,7 @@ def norm_ratio(sigma: float, matrix: npt.NDArray[Any]) -> float:
     return _three_digits(noise / norm)
 
 
-def head_ratio(noised: NoisedMatrix) -> float:
+def _head_ratio(noised: NoisedMatrix) -> float:
     """Return the norm of a head's noise over the norm of its B, in three digits, from released numbers alone."""
     size = noised.matrix.size
     noise = noised.plan.sigma**2 * size
@@ -227,13 +222,6 @@ def _three_digits(ratio: float) -> float:
     # Two paths to one model may leave a released number on two neighbouring points of the grid. The digits of a norm
     # would repeat that in the envelope, besides the numbers that the noise is for.
     return float(f"{ratio:.3g}")
-
-
-Sample = Callable[[], WordSets | None]
-
-
-def no_sample() -> None:
-    """Return no sample of documents, so that a payload has no NPMI."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,58 +249,44 @@ class PayloadPlan:
     kept: bytes = b""
 
 
-def make_payload(
-    fit: TopicFit,
-    source: CountSource,
-    guarded: Guarded,
-    sample: Sample,
-    key: NoiseKey,
-    model: str,
-    version: int,
-    data: TaskData | None = None,
-) -> PayloadPlan:
+def make_payload(fit: TopicFit, source: CountSource, guarded: Guarded, ingredients: Ingredients) -> PayloadPlan:
     """Return the payload of a version: a function of the retained documents, the settings and the noise key.
 
     source: the counts that `fit` was made from.
     guarded: the guarantee that noise is calibrated to.
-    sample: returns the words (positions in `fit.words`) of sampled documents, for NPMI; None leaves NPMI out. It is
-        called once all else of a payload with topics is there.
-    key: the secret that noise is drawn from.
-    model: name of the model.
-    version: number of the version.
-    data: of downstream tasks.
 
-    Raises CannotLearn if topics are withheld and no task has a head.
+    Raises CannotLearn if topics are withheld and no task has a head, and as `Ingredients.read`.
     """
-    data = data or TaskData()
     frequency = frequencies(fit.words, source)
     # The noise is keyed by the digest of the numbers that it is added to. So a crash, a retry or a restored state draws
     # the same bytes again, and nobody can average over several draws.
     settings = [repr(fit.options), repr(guarded)]
     if fit.options.guided:
         settings.append(repr(fit.options.guided))
-    digest = fingerprint(fit, frequency.tolist(), settings, key.counts_key)
-    if data.options.withheld:
-        digest = labelled_digest(digest, data)
-        return _heads_alone(fit, source, guarded, key, model, version, digest, data)
-    seed = key.seed(model, version, digest)
-    noised = release_matrix(
-        fit.A,
-        tolerance=guarded.tolerance,
-        epsilon=guarded.epsilon,
-        delta=guarded.delta,
-        seed=seed,
-    )
+    digest = fingerprint(fit, frequency.tolist(), settings, ingredients.noise.counts_key)
+    if ingredients.tasks.withheld:
+        return _heads_alone(fit, source, guarded, digest, ingredients)
+    noised = release_matrix(fit.A, guarded, ingredients.noise.seed(digest))
     # From here on only the published numbers and the retained documents are used: that is post-processing.
-    A = noised.matrix.astype(np.float32)
-    evidence = WordEvidence.of(fit, frequency)
-    related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
-    names, seeds = fit.topic_names, seeds_left(fit)
-    payload, unfitted = topics_payload(fit.words, names, A, related.R, related.shares, order, sample, data, seeds)
+    payload, unfitted = fitted_payload(fit, frequency, noised.matrix.astype(np.float32), ingredients)
     # The norm is taken after noise: before noise it is secret.
     shown = _shown([noised.plan], norm_ratio(noised.plan.sigma, noised.matrix))
-    facts = head_facts(payload.heads, data)
+    facts = head_facts(payload.heads, ingredients.tasks)
     return PayloadPlan(payload, shown, digest, noised.plan.grid, unfitted=unfitted, facts=facts)
+
+
+def fitted_payload(
+    fit: TopicFit, frequency: npt.NDArray[np.int64], A: npt.NDArray[np.float32], ingredients: Ingredients
+) -> tuple[Payload, dict[str, str]]:
+    """Return the payload of noised topics whose R and shares follow from them and the counts; see `topics_payload`.
+
+    frequency: (n,) number of documents that hold each of `fit.words`.
+    A: (n, r), with its noise.
+    """
+    evidence = WordEvidence.of(fit, frequency)
+    related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
+    names, guided = fit.topic_names, _seeds_left(fit)
+    return topics_payload(fit.words, names, A, related.R, related.shares, order, ingredients, guided)
 
 
 def topics_payload(
@@ -322,8 +296,7 @@ def topics_payload(
     R: npt.NDArray[np.float64],
     shares: npt.NDArray[np.float64],
     order: Positions,
-    sample: Sample,
-    data: TaskData,
+    ingredients: Ingredients,
     guided: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> tuple[Payload, dict[str, str]]:
     """Return the payload of published topics with the heads on them, and for each task without a head the reason.
@@ -337,11 +310,11 @@ def topics_payload(
 
     Quality is measured on the first ten words of each topic: diversity, and NPMI if there is a sample.
     """
-    heads, unfitted = published_heads(A, words, names, data)
+    heads, unfitted = published_heads(A, words, names, ingredients)
     first = order[:, :COHERENT]
     quality = {"diversity": diversity(first)}
-    documents = sample()
-    if documents is not None and len(documents):
+    documents = ingredients.sample()
+    if documents is not None and documents.documents:
         quality["npmi"] = npmi(first, documents)
     best, R32 = named(order, words), R.astype(np.float32)
     return Payload(words, A, R32, shares, best, quality, heads, names, dict(guided)), unfitted
@@ -352,11 +325,11 @@ def _shown(plans: Sequence[NoisePlan], ratio: float) -> dict[str, float]:
 
     ratio: norm of the noise over norm of the model, in three digits. From 1 on the noise hides the model.
     """
-    together = Composition.of((plan.scale, plan.slack) for plan in plans)
     first, sigma = plans[0], max(plan.sigma for plan in plans)
-    scale = first.scale if len(plans) == 1 else 1 / together.mu
+    scale = first.scale if len(plans) == 1 else 1 / Composition.of((plan.scale, 0.0) for plan in plans).mu
     noise = {"epsilon": first.epsilon, "delta": first.delta, "sigma": sigma, "scale": scale}
-    return noise | {"slack": together.slack, "ratio": ratio}
+    # Sums are rounded exactly, so that floating point takes no part of delta.
+    return noise | {"slack": 0.0, "ratio": ratio}
 
 
 def remarks(plan: PayloadPlan) -> list[str]:
@@ -375,9 +348,9 @@ def remarks(plan: PayloadPlan) -> list[str]:
     return warnings
 
 
-def head_facts(heads: Mapping[str, Head], data: TaskData) -> dict[str, Any]:
+def head_facts(heads: Mapping[str, Head], tasks: TaskOptions) -> dict[str, Any]:
     """Return the fields of heads in the release record, {} for a service without tasks."""
-    if not data.options.tasks:
+    if not tasks.tasks:
         return {}
     about = {}
     for name, head in heads.items():
@@ -387,19 +360,14 @@ def head_facts(heads: Mapping[str, Head], data: TaskData) -> dict[str, Any]:
 
 
 def _heads_alone(
-    fit: TopicFit,
-    source: CountSource,
-    guarded: Guarded,
-    key: NoiseKey,
-    model: str,
-    version: int,
-    digest: str,
-    data: TaskData,
+    fit: TopicFit, source: CountSource, guarded: Guarded, counted: str, ingredients: Ingredients
 ) -> PayloadPlan:
-    """Return the payload of a version of heads in place of topics. digest: as in `labelled_digest`.
+    """Return the payload of a version of heads in place of topics. counted: as in `labelled_digest`.
 
     Raises CannotLearn if no task has a head.
     """
+    tasks, labelled = ingredients.tasks, ingredients.labelled(fit.words)
+    digest = labelled_digest(counted, tasks, labelled)
     topics = TopicMatrix(fit.A, fit.words, fit.topic_names)
 
     # At most one model is learned from counts, whatever the number of tasks that ask for it.
@@ -409,7 +377,7 @@ def _heads_alone(
         return TopicMatrix(cold.A, cold.words, cold.topic_names)
 
     def measured(task: HeadTask, documents: LabelledDocuments) -> tuple[HeadConstants, TopicHead]:
-        constants = head_constants(topics, documents, task, guarded.tolerance, cold=data.cold)
+        constants = head_constants(topics, documents, task, guarded.tolerance, cold=ingredients.cold)
         # A model carried over differs in its last digits from one learned cold. If these would decide a constant, noise
         # would tell the two apart, so the constant is measured on the cold one.
         if not constants.settled:
@@ -418,7 +386,7 @@ def _heads_alone(
         constants.check_reach(task)
         return constants, fit_head(topics, documents, task)
 
-    fitted, unfitted = _each(data, measured)
+    fitted, unfitted = _each(tasks, labelled, measured)
     if not fitted:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in unfitted.items())
         raise CannotLearn("tasks", f"topics are withheld and no task has a head ({reasons})")
@@ -428,26 +396,26 @@ def _heads_alone(
         noised = release_task_weights(
             head.task_weights(topics),
             constants,
-            data.options.tasks[name],
-            epsilon=guarded.epsilon,
-            delta=guarded.delta,
-            seed=key.seed(model, version, digest, f"head {name}"),
+            tasks.tasks[name],
+            guarded,
+            ingredients.noise.seed(digest, f"head {name}"),
             together=len(fitted),
         )
         plan = noised.plan
-        heads[name] = head_of(head, data.labelled[name], noised.matrix)
+        B = noised.matrix.astype(np.float32)
+        heads[name] = Head(head.topics, head.classes, len(labelled[name]), None, B)
         about[name] = {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid}
-        about[name]["ratio"] = head_ratio(noised)
+        about[name]["ratio"] = _head_ratio(noised)
         plans.append(plan)
-    facts = head_facts(heads, data)
+    facts = head_facts(heads, tasks)
     for name, more in about.items():
         facts["heads"][name].update(more)
-    payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=seeds_left(fit))
+    payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=_seeds_left(fit))
     shown = _shown(plans, max(one["ratio"] for one in about.values()))
     return PayloadPlan(payload, shown, digest, max(plan.grid for plan in plans), unfitted=unfitted, facts=facts)
 
 
-def seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:
+def _seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:
     """Return the seeds that are left of each guided topic, () for a topic that has ended."""
     left = {topic.name: topic.seeds for topic in fit.guided}
     return {topic.name: left.get(topic.name, ()) for topic in fit.options.guided}

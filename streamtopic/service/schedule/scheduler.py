@@ -10,19 +10,22 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamtopic.counts import WordSets
+from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of
+from streamtopic.monitoring.metrics import SELF_CHECKS
+from streamtopic.privacy.keystream import NoiseKey, VersionNoise
+from streamtopic.service.instance import secret
+from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of, recorded
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
@@ -33,19 +36,9 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
-from streamtopic.service.schedule.modeller import (
-    Base,
-    Checked,
-    Made,
-    MeasureCapacity,
-    Modeller,
-    NotVerified,
-    check_is_due,
-)
-from streamtopic.service.schedule.payload import PayloadPlan, TaskData, no_sample, read_labelled, remarks, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, policy_of, suspects, unserved
-from streamtopic.service.watching import Watch
-from streamtopic.settings import Settings
+from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
+from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, policy_of, suspects, unserved
 from streamtopic.signed import (
     Envelope,
     Kind,
@@ -58,19 +51,21 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import (
-    BaseDocuments,
     CutGone,
     DocumentCounts,
     Lease,
-    Meta,
     ModelState,
     Reader,
     RemainingBase,
     Stale,
 )
-from streamtopic.state.document_counts import sample_words
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
+
+if TYPE_CHECKING:
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.watching import Watch
 
 __all__ = [
     "LeaseKeeper",
@@ -143,22 +138,23 @@ def counts_are_due(store: CountsStore, reader: Reader) -> bool:
     The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts
     hold no document for longer than the changes do, and a leader that starts need not count all documents.
     """
-    about = store.about()
-    if about is None:
+    cut = store.cut()
+    if cut is None:
         return False
-    return any(not meta.summed <= about.cut[p].version <= meta.version for p, meta in reader.positions().items())
+    return any(not meta.summed <= cut.places[p].version <= meta.version for p, meta in reader.positions().items())
 
 
 def fold_counts(store: CountsStore, reader: Reader, lease: Lease) -> None:
     """Add the documents that came or went since to the counts in Redis. Raises StateError, ComponentUnreachable."""
-    counts = reader.counts()
+    counts, stored, q = reader.counts(), store.read(), None
+    if stored is None:
+        # Another leader writes them.
+        return
     position = {word: k for k, word in enumerate(counts.words)}
-    words = [word for word in store.words() if word in position]
+    words = [word for word in stored.words if word in position]
     keep = np.array([position[word] for word in words], np.intp)
-    stored, q = store.read(), None
-    if stored is not None:
-        with suppress(CutGone):
-            q = SummedCounts.of(counts, stored).symmetric(keep)
+    with suppress(CutGone):
+        q = SummedCounts.of(counts, stored).symmetric(keep)
     store.write(words, counts.symmetric(keep) if q is None else q, counts, lease)
 
 
@@ -181,33 +177,16 @@ class Step:
 class Scheduler:
     """Decides and stages. Its modeller keeps the current model in memory, so that the next update is warm.
 
-    settings: of the model.
+    service: whose model it is.
     modeller: the mode in which models are made.
-    capacity: measures the deletion capacity of a new base model.
-    noise_key: the secret that noise is drawn from.
-    ledger: it is read to its end before a version is staged.
-    log: where the ledger and the releases are.
-    lease: leadership.
-    clock: seconds since 1970.
     watch: is told what the scheduler does.
     staged: called once there is something to publish.
+
+    Raises SettingsError without the noise key.
     """
 
-    def __init__(
-        self,
-        state: ModelState,
-        settings: Settings,
-        modeller: Modeller,
-        capacity: MeasureCapacity,
-        noise_key: NoiseKey,
-        *,
-        ledger: LedgerWriter,
-        log: EventLog,
-        lease: LeaseKeeper,
-        clock: Callable[[], float] = time.time,
-        watch: Watch | None = None,
-        staged: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, service: "Opened", modeller: Modeller, watch: "Watch", staged: Callable[[], None]) -> None:
+        settings, state = service.settings, service.state
         self.state = state
         self.settings = settings
         self.modeller = modeller
@@ -215,15 +194,15 @@ class Scheduler:
         self._tasks = task_options(settings)
         self.reader = Reader(state.connection, settings.model, state.settings.partitions)
         self._sums = CountsStore(state.connection, settings.model)
-        self._capacity = capacity
-        self._noise_key = noise_key
-        self._ledger = ledger
-        self._log = log
-        self._lease = lease
-        self._watch = watch or Watch()
+        self._noise_key = NoiseKey(secret(settings, "noise.key"))
+        self._ledger = service.ledger
+        self._log = service.log
+        # Over a connection of its own, for the thread that renews the lease.
+        renewing = ModelState(service.connect(), settings.model, state.settings)
+        self._lease = LeaseKeeper(renewing, service.holder, int(settings.lease * 1000))
+        self._watch = watch
         self._staged = staged
-        self._base_documents = BaseDocuments(self.reader, settings.model)
-        self._situation = SituationReader(self.reader, state, modeller, self._left, settings, clock)
+        self._situation = SituationReader(self.reader, state, modeller, settings, service.clock)
         self._noted = ""
         self._parent = 0
         # Versions that are withdrawn in the ledger, or in Redis by no later version.
@@ -239,7 +218,7 @@ class Scheduler:
         them. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
-        self._watch.leads(leading=lease is not None)
+        self._watch.leads = lease is not None
         if lease is None:
             return Step(Wait("another scheduler leads"))
         with self._lease.kept(lease):
@@ -271,7 +250,7 @@ class Scheduler:
     def close(self) -> None:
         """Give leadership up."""
         # First: where Redis is away, the lease ends by itself.
-        self._watch.leads(leading=False)
+        self._watch.leads = False
         self._lease.release()
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
@@ -288,7 +267,7 @@ class Scheduler:
         if isinstance(decision, Wait):
             # An obstacle stays one while the next attempt only waits for the rest of a subject's documents.
             if situation.failed is None and held(situation, policy_of(self.settings)) is None:
-                self._watch.unblocked()
+                self._watch.blocked = ""
             return self._withdraw(lease, decision, situation)
         # One at a time: what Redis holds and the ledger lacks is the newest version, if any.
         if self._parent > self._ledger.ledger.newest:
@@ -304,12 +283,12 @@ class Scheduler:
         # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self.offsets()
         try:
-            with self._watch.busy("learning"):
+            with self._watch.health.exempt("learning"):
                 if isinstance(decision, Unlearn):
                     return self._unlearn(lease, decision)
                 return self._retrain(lease, decision)
         except CannotLearn as error:
-            self._watch.blocked(error.reason)
+            self._watch.blocked = error.reason
             self._failed = (offsets, str(error))
             wait = Wait(f"no model can be made of the present documents: {error}")
             return self._withdraw(lease, wait, self._situation.read(failed=str(error)))
@@ -340,13 +319,13 @@ class Scheduler:
                 self._note_check(made.checked)
                 found = f"the update was not borne out by the service's own check: {made.checked.detail}"
                 decision = Unlearn(f"{decision.reason}; {found}")
-        forgotten = base.documents - self._left(base, made.counts.positions).documents
+        forgotten = base.documents - self._situation.left(base, made.counts.positions).documents
         return self._make_version(lease, decision, made, base, seconds, forgotten=forgotten)
 
     def _note_check(self, checked: Checked) -> None:
         """Keep the result of the service's own check of an update in Redis, and log a failure."""
         version = self._next_version()
-        self._watch.checked(passed=checked.passed)
+        self._watch.add(SELF_CHECKS, "passed" if checked.passed else "failed")
         self.state.note_check({**asdict(checked), "version": version, "at": self._situation.now()})
         if not checked.passed:
             logger.error(
@@ -365,11 +344,12 @@ class Scheduler:
         """
         counts = self.reader.counts()
         start = time.perf_counter()
-        made, capacity = self.modeller.retrain(counts, self._capacity)
+        capacity = capacity_of(self.settings, counts.documents)
+        made = self.modeller.retrain(counts, capacity)
         seconds = {"retrain": time.perf_counter() - start}
         base = Base(
             self._next_version(),
-            RemainingBase.at(counts.positions, made.documents),
+            RemainingBase.at(counts.positions, counts.documents),
             made.anchors,
             capacity,
             accepted(counts.positions),
@@ -410,7 +390,6 @@ class Scheduler:
         facts = {
             **plan.facts,
             "seconds": sum(seconds.values()),
-            "noised": plan.digest,
             "warm": made.warm,
             "guided": {name: list(seeds) for name, seeds in plan.payload.guided.items()},
             "unfitted": dict(plan.unfitted),
@@ -425,7 +404,7 @@ class Scheduler:
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         stored = None
         if kind == "retrain":
-            stored = base.stored(plan.kept, self._noise_key.seed(self._model, version, plan.digest, "base").secret)
+            stored = base.stored(plan.kept, self._noise(version).seed(plan.digest, "base").secret)
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
         result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
@@ -437,7 +416,7 @@ class Scheduler:
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
-        if made.fit is not None and (not passed or kind == "retrain" or self._sums.about() is None):
+        if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
             self._sums.write(made.fit.names, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 
@@ -459,38 +438,40 @@ class Scheduler:
         seconds: durations by stage.
         """
         version = envelope.version
-        self._watch.staged(version, envelope.kind, seconds)
+        self._watch.staged(envelope.kind, seconds)
         for remark in told:
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
-
-    def _left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
-        """Return the documents of a base model that are left at some positions."""
-        return self._base_documents.left(base.version, base.start, positions)
 
     def _next_version(self) -> int:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
 
+    def _noise(self, version: int) -> VersionNoise:
+        """Return the noise of a version."""
+        return self._noise_key.of(self._model, version)
+
     def _payload(self, made: Made, version: int) -> PayloadPlan:
-        """Read the documents that a payload needs besides its model, and draw its noise."""
-        tasks = self._tasks
-        labelled = read_labelled(made.counts, made.words, tasks)
-        data = TaskData(tasks, labelled, cold=not made.warm)
+        """Draw the noise of a model, and fill the payload of its version with what follows."""
+
+        def versions() -> list[Envelope]:
+            return [recorded(record) for _, record in self.state.releases()]
+
+        read = partial(read_documents, made.counts)
+        plain = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
         # Words that are not known before the noise have no sample either.
-        if tasks.withheld or not made.words:
-            return made.draw(no_sample, self._noise_key, self._model, version, data)
+        if self._tasks.withheld or not made.words:
+            return made.draw(plain)
         # NPMI alone needs the sample, so it is read by a second thread.
         with ThreadPoolExecutor(1, "sample") as beside:
-            sample = beside.submit(_sample, made)
-            return made.draw(sample.result, self._noise_key, self._model, version, data)
+            return made.draw(replace(plain, sample=beside.submit(_sample, made).result))
 
     def _envelope(
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
-        spent = self._situation.spent(base.version).then(plan.shown["scale"], plan.shown["slack"])
-        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent.epsilon(self.settings.delta)}
+        spent = self._situation.spent(base.version, plan.shown["scale"], plan.shown["slack"])
+        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent}
         return Envelope(
             **(facts | dict(plan.shown)),
             model=self._model,
@@ -502,7 +483,7 @@ class Scheduler:
             capacity_rule=self.settings.capacity.rule,
             withdrawn=self._withdrawn_by(made.counts),
             # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
-            commitment=self._noise_key.commitment(self._model, version, plan.digest),
+            commitment=self._noise(version).commitment(plan.digest),
             tokeniser=self.settings.tokeniser,
             excluded=self.modeller.options.excluded_digest,
         )
@@ -531,10 +512,17 @@ class Scheduler:
         if not oldest:
             return ()
         records = self._standing()
-        return holding(records, self._withdrawn | self.state.withdrawn(records), oldest)
+        withdrawn = self.state.withdrawn(records)
+        found = []
+        for version, record in records:
+            # A version without a cut for a partition may hold any of its documents.
+            holds = any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in oldest.items())
+            if holds and version not in withdrawn:
+                found.append(version)
+        return tuple(found)
 
     def _standing(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return number and record of the versions that are not withdrawn in the ledger, oldest first."""
+        """Return number and record of the versions that are not known to be withdrawn, oldest first."""
         # Not of all versions that there ever were: a deletion must not cost more with each version.
         return self.state.releases_among(self._withdrawn.gaps(self._parent).pairs())
 
@@ -568,18 +556,15 @@ def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
 
     forgotten: documents of the base model that its counts do not hold any more.
     """
-    # The exact certificate depends on the path to the model: its digits would tell candidates for a deleted document
-    # apart. So a version claims the tolerance, or infinity if nothing is certified.
-    claimed = made.tolerance if made.certificate <= made.tolerance else math.inf
     return {
         "base": base.version,
         "cut": made.counts.offsets,
         "counted": base.counted if made.counts.partial else accepted(made.counts.positions),
-        "m": made.documents,
+        "m": made.counts.documents,
         "n": len(made.words),
         "r": len(made.anchors),
         "tolerance": made.tolerance,
-        "certificate": claimed,
+        "certificate": made.certificate,
         "forgotten": forgotten,
         "capacity": base.capacity,
     }
@@ -595,24 +580,6 @@ def release_record(
     facts: further fields, which subscribers do not get.
     """
     return {**facts, "chunks": chunks, "reason": reason, "entry": line_of(envelope)}
-
-
-def holding(
-    records: Sequence[tuple[int, Mapping[str, Any]]], withdrawn: Container[int], oldest: Mapping[int, int]
-) -> tuple[int, ...]:
-    """Return versions that hold a deleted document and are not withdrawn yet.
-
-    records: number and record of each version.
-    withdrawn: versions that are withdrawn already.
-    oldest: partition to the offset of the oldest add whose document was deleted.
-    """
-    found = []
-    for version, record in records:
-        # A version without a cut for a partition may hold any of its documents.
-        holds = any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in oldest.items())
-        if holds and version not in withdrawn:
-            found.append(version)
-    return tuple(found)
 
 
 def erasures(records: Sequence[tuple[int, Mapping[str, Any]]], versions: Iterable[int]) -> list[Message]:
@@ -671,7 +638,7 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
     return True
 
 
-def _sample(made: Made) -> WordSets | None:
+def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     try:

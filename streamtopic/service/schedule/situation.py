@@ -2,6 +2,7 @@
 
 accepted, unserved    documents that came, and deletions that no version reflects yet
 last_version          the newest version with its exact numbers
+capacity_of           how many deletions a new base model bears
 suspects              versions that an error in memory may have reached
 SituationReader       reads the situation
 """
@@ -18,13 +19,14 @@ from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Polic
 from streamtopic.service.schedule.modeller import Base, Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase
+from streamtopic.state import BaseDocuments, Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 from streamtopic.state.model_state import NEWEST
 
 __all__ = [
     "SituationReader",
     "accepted",
+    "capacity_of",
     "last_version",
     "policy_of",
     "suspects",
@@ -79,11 +81,17 @@ def policy_of(settings: Settings) -> Policy:
     return Policy(int(settings.max_forget_lag * 1000), settings.update_after, settings.epsilon_budget)
 
 
+def capacity_of(settings: Settings, documents: int) -> int:
+    """Return how many deletions a base model of so many documents bears."""
+    found = settings.capacity
+    # With a capacity of 0, each deletion from a small corpus would be a retrain.
+    return found.documents if found.rule == "fixed" else max(1, int(found.share * documents))
+
+
 class SituationReader:
     """Reads the present situation of a model from Redis.
 
     mode: in which versions of this model are made.
-    left: returns the documents of the base model that are left at some positions, or a moment before.
     settings: when to act, and the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
     ticks: seconds that never jump, which say how long a request has held versions back.
@@ -94,7 +102,6 @@ class SituationReader:
         reader: Reader,
         state: ModelState,
         mode: Modeller,
-        left: Callable[[Base, Mapping[int, Meta]], RemainingBase],
         settings: Settings,
         clock: Callable[[], float],
         ticks: Callable[[], float] = time.monotonic,
@@ -102,7 +109,7 @@ class SituationReader:
         self._reader = reader
         self._state = state
         self._mode = mode
-        self._left = left
+        self._base_documents = BaseDocuments(reader, state.model)
         self._policy = policy_of(settings)
         self._delta = settings.delta
         self._clock = clock
@@ -159,10 +166,10 @@ class SituationReader:
         behind = _behind(positions, last)
         if base is None or behind is not None:
             return replace(known, behind=behind)
-        left = self._left(base, positions)
+        left = self.left(base, positions)
         received = [forget.received_ms for _, forget in unserved(self._reader, positions, last.cut)]
         # Within a period nothing is spent with a version, and an update starts from no base model.
-        spent = 0.0 if periods else self.spent(base.version).then(self._mode.scale).epsilon(self._delta)
+        spent = 0.0 if periods else self.spent(base.version, self._mode.scale)
         return replace(
             known,
             base_documents=base.documents,
@@ -193,9 +200,18 @@ class SituationReader:
         stored = self._state.base_head()
         return None if stored is None else Base.parse(stored)
 
-    def spent(self, base: int) -> Composition:
-        """Return the composition of all versions of a base model so far. base: the version that it was published as."""
-        return Composition.of((record["scale"], record["slack"]) for record in self._own(base))
+    def left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
+        """Return the documents of a base model that are left at some positions, or a moment before."""
+        return self._base_documents.left(base.version, base.start, positions)
+
+    def spent(self, base: int, scale: float, slack: float = 0.0) -> float:
+        """Return the cumulative epsilon of all versions of a base model and of one more.
+
+        base: the version that it was published as.
+        scale, slack: of one more.
+        """
+        noise = [(record["scale"], record["slack"]) for record in self._own(base)]
+        return Composition.of([*noise, (scale, slack)]).epsilon(self._delta)
 
     def _own(self, base: int) -> list[dict[str, Any]]:
         """Return the records of the versions of a base model."""

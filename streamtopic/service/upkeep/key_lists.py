@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamtopic.errors import StateError, StateMismatch, UsageError
 from streamtopic.service.instance import missing_key
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.signed import KeyList, KeyRing, Keys, Revoked, SigningKey, new_signing_key, seal_keys
+from streamtopic.signed import KeyList, KeyRing, Keys, Revoked, SigningKey, seal_keys
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -150,12 +150,12 @@ class KeyKeeper:
         return int(self.clock() * 1000)
 
 
-def replace_signing_key(private: Path, public: Path, new: Path) -> None:
+def replace_signing_key(private: Path, new: Path) -> None:
     """Put a new pair in the place of the one that signs. The old pair stays in its folder, under its key id.
 
-    private, public: the old pair, if it is not lost.
-    new: the private half of the new pair; its public half lies next to it, with the ending `.pub`.
+    private, new: private halves; a public half lies next to each. The old pair may be lost.
     """
+    public = private.with_suffix(".pub")
     # The old pair is kept: it signed a part of the ledger.
     if private.exists():
         old = SigningKey.load(private).public.key_id
@@ -168,11 +168,7 @@ def replace_signing_key(private: Path, public: Path, new: Path) -> None:
 
 def new_pair(folder: Path, name: str) -> Path:
     """Make a signing key pair under its key id; return the path of its private half. name: origin of the ledger."""
-    # The id is known only once the key is made: a pair that a crash left under this name was never in use.
-    made = folder / "signing-new.key"
-    made.unlink(missing_ok=True)
-    made.with_suffix(".pub").unlink(missing_ok=True)
-    key = new_signing_key(made, made.with_suffix(".pub"), name)
-    private = folder / f"signing-{key.key_id}.key"
-    made.with_suffix(".pub").rename(private.with_suffix(".pub"))
-    return made.rename(private)
+    key = SigningKey.generate(name)
+    private = folder / f"signing-{key.public.key_id}.key"
+    key.save(private)
+    return private

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
 
-__all__ = ["RemovedModel", "end_in", "facts_of", "only_keys_left", "remove", "remove_files"]
+__all__ = ["RemovedModel", "end_in", "end_of", "only_keys_left", "remove", "remove_files"]
 
 HOLDER = "streamtopic delete-model"
 
@@ -43,10 +43,10 @@ class RemovedModel:
     redis_keys: int
 
 
-def facts_of(service: Opened, *, keep_ledger: bool) -> End:
+def end_of(service: Opened, *, keep_ledger: bool) -> End:
     """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete."""
     model, connection, ledger = service.settings.model, service.connection, service.ledger
-    number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
+    number, settings = stored_settings(connection, model)
     if number is None and not service.log.partitions(service.names.documents):
         raise UsageError(f"there is no model {model}: neither Redis nor the log has anything of it")
     ledger.catch_up()
@@ -71,7 +71,7 @@ def remove(service: Opened, path: Path, end: End, update: Callable[[int, int | N
     """End the ledger, then remove topics and Redis's keys. It may be killed anywhere and repeated.
 
     path: file of the proof that the ledger has ended. One that is there already, of an attempt before, stays as it is.
-    end: the `facts_of` the model. The entry of an attempt before stays, and counts.
+    end: as of `end_of`. The entry of an attempt before stays, and counts.
     update: told how many keys of Redis are gone.
 
     Raises UsageError if another process works on the model, or if the file holds something else.

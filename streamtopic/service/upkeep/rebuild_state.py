@@ -26,7 +26,6 @@ from streamtopic.state.model_state import (
     remove_base,
     remove_partition,
 )
-from streamtopic.state.redis_keys import ModelKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,23 +35,9 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection, ModelSettings
     from streamtopic.streams import EventLog, TopicNames
 
-__all__ = ["Present", "Rebuilt", "present", "rebuild"]
+__all__ = ["Rebuilt", "present", "rebuild"]
 
 HOLDER = "streamtopic rebuild"
-
-
-@dataclass(frozen=True, slots=True)
-class Present:
-    """The state that a rebuild would remove.
-
-    partitions: number of partitions.
-    documents: number of documents that are counted.
-    leader: the scheduler that leads, None if none does.
-    """
-
-    partitions: int
-    documents: int
-    leader: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +54,16 @@ class Rebuilt:
     records: int
 
 
-def present(connection: Connection, model: str) -> Present | None:
-    """Return the state in Redis, None if there is none yet."""
-    number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
+def present(connection: Connection, model: str) -> str | None:
+    """Return in words what a rebuild would remove from Redis, None if there is no state yet."""
+    number, settings = stored_settings(connection, model)
     if number is None:
         return None
     partitions = settings.partitions if settings else 0
     counted = sum(counted_documents(connection, model, partition) for partition in range(partitions))
-    return Present(partitions, counted, leader(connection, model))
+    holder = leader(connection, model)
+    leads = f"; a scheduler leads ({holder})" if holder else ""
+    return f"Redis holds counts of {counted} documents in {partitions} partition(s){leads}"
 
 
 def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebuilt:
@@ -93,7 +80,7 @@ def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebui
     """
     settings, connection, log = service.settings, service.connection, service.log
     model, fixed = settings.model, fixed_of(settings)
-    before = stored_settings(connection, ModelKeys(model).named("settings"))[1]
+    before = stored_settings(connection, model)[1]
     partitions = _agreed(log, service.names, fixed.partitions, before)
     suppression = suppression_key(settings)
     suppressed = Suppressed(connection, model)

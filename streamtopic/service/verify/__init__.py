@@ -5,8 +5,8 @@ gather             all evidence about a version, as JSON values
 Finding            one check and its outcome (passed: of several; as_json)
 """
 
+from streamtopic.service.finding import Finding, as_json, passed
 from streamtopic.service.verify.evidence import gather, verify_instance
-from streamtopic.service.verify.finding import Finding, as_json, passed
 
 __all__ = [
     "Finding",

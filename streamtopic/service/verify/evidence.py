@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.service.verify.finding import as_json, doubt, fails, passed
+from streamtopic.service.finding import as_json, doubt, fails, passed
 from streamtopic.service.verify.ledger_checks import read_ledger, read_waiting, release_findings, version_in_log
 from streamtopic.service.verify.relearn import Relearning, read_kept
 from streamtopic.signed import LedgerProof, line_of
@@ -21,10 +21,13 @@ from streamtopic.signed import LedgerProof, line_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamtopic.service.verify.finding import Finding, Sources
-    from streamtopic.service.verify.ledger_checks import InLog, Record, WholeLedger
+    from streamtopic.service.finding import Finding
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.schedule.modeller import Modeller
+    from streamtopic.service.verify.ledger_checks import InLog, Record, Waiting, WholeLedger
     from streamtopic.service.verify.recount import Progress
     from streamtopic.signed import KeyRing, Release
+    from streamtopic.state import Reader
 
 __all__ = ["gather", "verify_instance"]
 
@@ -35,60 +38,69 @@ _ANCHOR_WORDS = re.compile(r"(anchor words changed):.*", re.DOTALL)
 Json = dict[str, Any]
 
 
-def verify_instance(sources: Sources, update: Progress, version: int | None = None) -> tuple[Finding, ...]:
-    """Return every check of an instance: its ledger, its counts and base model, and a version.
+def verify_instance(
+    service: Opened, reader: Reader, modeller: Modeller, update: Progress, version: int | None = None
+) -> tuple[Finding, ...]:
+    """Return every check of an instance: its ledger, its counts and base model, and a version. It need not run.
 
+    reader: of the counts in Redis.
+    modeller: the mode in which models are made, as the settings say now.
     update: called with the number of records read so far, and their total.
     version: number of the version; None for the newest.
 
     Raises UsageError for a version that was never made, ComponentUnreachable, SettingsError.
     """
-    kept = read_kept(sources)
-    whole = read_ledger(sources.log, sources.model, sources.keys)
+    kept = read_kept(service, reader)
+    whole = read_ledger(service.log, service.keys)
     asked = whole.newest if version is None else version
     # Said now, not after the minutes that a recount takes.
-    if version is not None and version not in whole.versions.keys() | dict(sources.state.releases()).keys():
+    if version is not None and version not in whole.versions.keys() | dict(service.state.releases()).keys():
         raise UsageError(f"there is no version {version}: `streamtopic versions` lists those that there are")
     known: InLog | None = None
     unknown: list[Finding] = []
     try:
-        known = version_in_log(sources, whole, asked) if asked else None
+        known = version_in_log(service, whole, asked) if asked else None
     except CheckFailed as error:
         unknown.append(fails("release", str(error), "do not use it; find out who else writes to the releases topic"))
     except UsageError as error:
         unknown.append(doubt("release", str(error), "verify again once there is a version"))
-    relearned = Relearning(sources, whole, update).findings(kept, known)
-    return (*_findings(sources, whole, known), *unknown, *relearned)
+    waiting = None if known is None else read_waiting(service, reader, known.envelope)
+    relearned = Relearning(service, modeller, whole, update).findings(kept, known)
+    return (*_findings(whole, known, waiting), *unknown, *relearned)
 
 
-def _findings(sources: Sources, whole: WholeLedger, known: InLog | None) -> Iterator[Finding]:
+def _findings(whole: WholeLedger, known: InLog | None, waiting: Waiting | None) -> Iterator[Finding]:
     """Yield the checks that do not count or learn again."""
     yield from whole.findings()
-    if known is not None:
+    if known is not None and waiting is not None:
         yield from release_findings(known)
-        yield read_waiting(sources, known.envelope).finding(known.release.version)
+        yield waiting.finding(known.release.version)
 
 
-def gather(sources: Sources, version: int, update: Progress | None = None) -> tuple[Json, InLog]:
+def gather(
+    service: Opened, reader: Reader, modeller: Modeller, version: int, update: Progress | None = None
+) -> tuple[Json, InLog]:
     """Return the evidence about a published version, a map of JSON values, and the version as it is in the log.
 
     The `passed` of the evidence says that no check failed.
 
+    reader, modeller: as of `verify_instance`.
     version: number of the version.
     update: given if the report is to count and learn again; as of `verify_instance`.
 
     Raises UsageError if there is no such version to report on, CheckFailed if it does not verify.
     """
-    kept = None if update is None else read_kept(sources)
-    whole = read_ledger(sources.log, sources.model, sources.keys)
-    known = version_in_log(sources, whole, version)
-    findings = list(_findings(sources, whole, known))
+    kept = None if update is None else read_kept(service, reader)
+    whole = read_ledger(service.log, service.keys)
+    known = version_in_log(service, whole, version)
+    waiting = read_waiting(service, reader, known.envelope)
+    findings = list(_findings(whole, known, waiting))
     if update is not None and kept is not None:
-        findings += Relearning(sources, whole, update).findings(kept, known)
+        findings += Relearning(service, modeller, whole, update).findings(kept, known)
     release, record = known.release, known.record
     evidence = {
         "program": _PROGRAM,
-        "made": datetime.fromtimestamp(sources.clock(), UTC).isoformat(timespec="seconds"),
+        "made": datetime.fromtimestamp(service.clock(), UTC).isoformat(timespec="seconds"),
         "passed": passed(findings),
         "complete": all(finding.passed is not None for finding in findings),
         "verified": update is not None,
@@ -104,8 +116,8 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> tu
             "seconds": record.get("seconds"),
             "self_check": record.get("self_check"),
         },
-        "spending": {"budget": sources.epsilon_budget, "versions": list(_spending(known))},
-        "forgotten": whole.as_json(known.envelope) | {"waiting": asdict(read_waiting(sources, known.envelope))},
+        "spending": {"budget": service.settings.budget, "versions": list(_spending(known))},
+        "forgotten": whole.as_json(known.envelope) | {"waiting": asdict(waiting)},
         "conditions": {
             "checks": _rounded(record.get("checks") or []),
             "constants": _rounded(record.get("constants") or {}),

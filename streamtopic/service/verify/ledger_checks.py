@@ -19,7 +19,7 @@ import numpy as np
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.paper.capacity_formulas import theorem_sigma
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.verify.finding import Finding, doubt, fails, holds
+from streamtopic.service.finding import Finding, doubt, fails, holds
 from streamtopic.signed import (
     Envelope,
     LedgerProof,
@@ -37,14 +37,16 @@ from streamtopic.signed.checkpoints import text_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamtopic.service.verify.finding import Sources
+    from streamtopic.service.opened import Opened
     from streamtopic.signed import KeyRing, Ledger, Logged, Payload
+    from streamtopic.state import ModelState, Reader
     from streamtopic.streams import EventLog
 
 __all__ = [
     "InLog",
     "Waiting",
     "WholeLedger",
+    "present_cut",
     "read_ledger",
     "read_waiting",
     "release_findings",
@@ -166,14 +168,14 @@ class WholeLedger:
         }
 
 
-def read_ledger(log: EventLog, model: str, keys: KeyRing) -> WholeLedger:
+def read_ledger(log: EventLog, keys: KeyRing) -> WholeLedger:
     """Return a model's ledger, read from its begin to its end.
 
     keys: of the ledger; they are not changed.
 
     Raises ComponentUnreachable.
     """
-    reader = LedgerReader(log, model, replace(keys))
+    reader = LedgerReader(log, keys.model, replace(keys))
     found = WholeLedger(reader.ledger)
     for page in reader.read():
         if page.anew:
@@ -215,7 +217,7 @@ class InLog:
         return self.release.envelope
 
 
-def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
+def version_in_log(service: Opened, whole: WholeLedger, version: int) -> InLog:
     """Return a version from the log, which is read up to its end.
 
     whole: the ledger.
@@ -226,7 +228,7 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
     found: Release | None = None
     refused = ""
     earlier: deque[Release] = deque(maxlen=_MOST_EARLIER)
-    for news in ReleaseReader(whole.ledger).read(sources.log):
+    for news in ReleaseReader(whole.ledger).read(service.log):
         match news:
             case Refused(version=number, reason=why) if number == version:
                 refused = str(why)
@@ -234,8 +236,8 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
                 found = news
             case Release() if news.version < version and news.version not in whole.ledger.withdrawn:
                 earlier.append(news)
-    records = sources.state.releases()
-    known, withdrawn = dict(records), whole.ledger.withdrawn | sources.state.withdrawn(records)
+    records = service.state.releases()
+    known, withdrawn = dict(records), whole.ledger.withdrawn | service.state.withdrawn(records)
     # First, since nobody should use a withdrawn version, whether or not its bytes are still in the log.
     if version in withdrawn:
         raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; report on a later one")
@@ -243,7 +245,7 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
         raise UsageError(f"version {version} is made but not in the log: `streamtopic status` says what is waiting")
     if version not in whole.versions:
         raise UsageError(f"there is no version {version}: `streamtopic versions` lists them")
-    sent = sent_releases(sources.log, sources.model)
+    sent = sent_releases(service.log, service.settings.model)
     if not refused and version not in sent and version < whole.newest:
         raise UsageError(f"version {version} was erased, as for its age (`keep_versions`): report on a later one")
     # Its chunks may have been tombstoned after they were read.
@@ -404,15 +406,20 @@ class Waiting:
         return holds(name, detail)
 
 
-def read_waiting(sources: Sources, envelope: Envelope) -> Waiting:
+def present_cut(state: ModelState, envelope: Envelope) -> Mapping[int, int]:
+    """Return a version's cut, partition to offset; empty if documents were moved to other partitions since."""
+    return {} if envelope.version <= state.moved() else envelope.cut
+
+
+def read_waiting(service: Opened, reader: Reader, envelope: Envelope) -> Waiting:
     """Return the deletions that wait. envelope: of the version. Raises ComponentUnreachable."""
-    cut = sources.cut(envelope)
+    cut = present_cut(service.state, envelope)
     received = list[int]()
     held = lag = 0
-    for partition, meta in sources.reader.positions().items():
-        lag += sources.log.end(sources.names.documents, partition) - meta.next_offset
+    for partition, meta in reader.positions().items():
+        lag += service.log.end(service.names.documents, partition) - meta.next_offset
         reflected = cut.get(partition, 0)
-        for forget in sources.reader.forgets(partition).each():
+        for forget in reader.forgets(partition).each():
             # A document that another record replaced is forgotten as well, but nobody asked for a receipt.
             if forget.wants_receipt:
                 received.append(forget.received_ms)

@@ -3,7 +3,6 @@
 recount            counts documents from scratch, in memory
 counts_of_corpus   the same for an audit; counts_of_instance reads those that an instance keeps
 documents_in_log   reads the documents that a log leaves alive
-compare            the distance of two models
 """
 
 from __future__ import annotations
@@ -34,16 +33,13 @@ if TYPE_CHECKING:
     from streamtopic.documents.corpus import Corpus
     from streamtopic.documents.events import Passages
     from streamtopic.documents.suppression import SuppressionKey
-    from streamtopic.service.schedule.modeller import ModelBeforeNoise
     from streamtopic.state import DocumentCounts, Reader
     from streamtopic.streams import EventLog, Record
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = [
-    "Difference",
     "DocumentsInLog",
     "Numbering",
-    "compare",
     "counts_of_corpus",
     "counts_of_instance",
     "documents_in_log",
@@ -245,35 +241,6 @@ def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Re
 def _content(document: Document) -> list[tuple[int, bytes, bytes]]:
     """Return what makes two documents the same: their passages, in their order."""
     return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in document]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The distance of two models.
-
-    max_abs_difference: largest difference of an entry of A, over the words of both.
-    words_equal: whether both have the same words.
-    """
-
-    max_abs_difference: float
-    words_equal: bool
-
-
-def compare(one: ModelBeforeNoise, other: ModelBeforeNoise) -> Difference:
-    """Return the distance of two models before noise.
-
-    Topics are compared by their number, since both models sort their topics by anchor word.
-    """
-    words = sorted({*one.words, *other.words})
-    place = {word: k for k, word in enumerate(words)}
-    topics = max(one.A.shape[1], other.A.shape[1])
-    gap = np.zeros((len(words), topics))
-    # Words and topics that one model lacks are 0 in it.
-    for model, sign in ((one, 1.0), (other, -1.0)):
-        rows = [place[word] for word in model.words]
-        gap[rows, : model.A.shape[1]] += sign * model.A
-    largest = np.abs(gap).max(initial=0.0)
-    return Difference(float(largest), one.words == other.words)
 
 
 # An audit deletes a few documents, so only words this near to a threshold of the vocabulary can cross it.

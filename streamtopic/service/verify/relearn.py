@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamtopic.counts import KeptCounts
+from streamtopic.counts import KeptCounts, narrowed
 from streamtopic.errors import CannotLearn, SettingsError, StateCorrupt, UsageError
-from streamtopic.service.schedule.modeller import FromLog
-from streamtopic.service.schedule.payload import TaskData, labelled_by_task, published_heads
-from streamtopic.service.verify.finding import Finding, doubt, fails, holds
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.finding import Finding, doubt, fails, holds
+from streamtopic.service.instance import secret, suppression_key
+from streamtopic.service.schedule.payload import Ingredients, TaskOptions, published_heads, task_options
+from streamtopic.service.verify.ledger_checks import present_cut
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
@@ -20,19 +22,18 @@ from streamtopic.state.document_counts import StoredDocuments, read_documents
 from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from streamtopic.counts import Cooccurrence, DocumentBatch
-    from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.payload import PayloadPlan, TaskOptions
-    from streamtopic.service.verify.finding import Sources
+    from streamtopic.counts import Cooccurrence
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.schedule.modeller import Modeller
+    from streamtopic.service.schedule.payload import PayloadPlan
     from streamtopic.service.verify.ledger_checks import InLog, WholeLedger
     from streamtopic.service.verify.recount import Progress
     from streamtopic.signed import Envelope, Head, Payload, Release
-    from streamtopic.state import DocumentCounts, StoredBase
-    from streamtopic.topics.heads import LabelledDocuments
+    from streamtopic.state import DocumentCounts, Reader
 
     Array = npt.NDArray[Any]
 
@@ -42,6 +43,8 @@ __all__ = ["Kept", "Relearning", "published_differ", "read_kept"]
 _ROUNDING = 1e-5
 # A grid is fine below this share of a number's size.
 _FINE = 1e-3
+# Constants of theorem mode that are closer than this are the same.
+_CLOSE = 1e-6
 _BATCH = ("indptr", "words", "counts", "lengths", "owners")
 _STATISTICS = ("frequency", "tokens", "heavy")
 _UPPER = ("indptr", "columns", "values")
@@ -75,19 +78,17 @@ class Kept:
     waiting: Mapping[int, list[int]]
 
 
-def read_kept(sources: Sources) -> Kept:
+def read_kept(service: Opened, reader: Reader) -> Kept:
     """Return what Redis holds, to be compared with ledger and log, which are to be read after it.
 
     Raises ComponentUnreachable, StateMissing.
     """
-    store = CountsStore(sources.reader.connection, sources.state.model)
-    counts, documents, sums = sources.reader.read(
-        lambda now: (now, read_documents(now, now.words), _sums(now, store.read()))
-    )
+    store = CountsStore(reader.connection, service.settings.model)
+    counts, documents, sums = reader.read(lambda now: (now, read_documents(now, now.words), _sums(now, store.read())))
     # After the counts: a deletion that they reflect waits, or has its receipt in the ledger.
     waiting = {}
     for partition in counts.offsets:
-        waiting[partition] = [one.offset for one in sources.reader.forgets(partition).each()]
+        waiting[partition] = [one.offset for one in reader.forgets(partition).each()]
     return Kept(counts, documents, sums, waiting)
 
 
@@ -118,16 +119,16 @@ class _Recount:
     stored: StoredDocuments
     counts: KeptCounts
 
-    def batch(self) -> tuple[Sequence[str], DocumentBatch]:
-        """Return the words of the documents, and the documents over them."""
-        return self.counts.words, self.stored.batch
-
-    def labelled(self, options: TaskOptions, words: Sequence[str]) -> dict[str, LabelledDocuments]:
-        """Return the documents of each task over a model's words."""
-        if not options.tasks:
-            return {}
-        found = labelled_by_task(self.stored.batch, self.stored.labels, self.counts.words, options)
-        return {task: documents.over(words) for task, documents in found.items()}
+    def read(self, words: Sequence[str], *, labelled: Collection[str] = ()) -> StoredDocuments:
+        """Return what `read_documents` would read of these documents, all words and labels alike."""
+        place = {word: k for k, word in enumerate(words)}
+        ids = np.array([place.get(word, -1) for word in self.counts.words], np.int32)
+        batch, stored = narrowed(self.stored.batch, ids), self.stored
+        if not labelled:
+            return replace(stored, batch=batch)
+        chosen = [k for k, labels in enumerate(stored.labels) if not labels.keys().isdisjoint(labelled)]
+        ids_of, labels_of = tuple(stored.ids[k] for k in chosen), tuple(stored.labels[k] for k in chosen)
+        return StoredDocuments(batch.take(np.array(chosen, np.intp)), ids_of, labels_of)
 
 
 class Relearning:
@@ -135,14 +136,17 @@ class Relearning:
 
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
+    modeller: the mode in which models are made, as the settings say now; it makes versions again.
     whole: the ledger.
     update: called with the number of records read so far, and their total.
 
     No finding has a figure of a model before noise.
     """
 
-    def __init__(self, sources: Sources, whole: WholeLedger, update: Progress) -> None:
-        self._sources = sources
+    def __init__(self, service: Opened, modeller: Modeller, whole: WholeLedger, update: Progress) -> None:
+        self._service = service
+        self._modeller = modeller
+        self._tasks = task_options(service.settings)
         self._whole = whole
         self._update = update
         self._made: dict[object, _Recount] = {}
@@ -170,26 +174,26 @@ class Relearning:
         """
         key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
         if key not in self._made:
-            sources = self._sources
+            service = self._service
             found = documents_in_log(
-                sources.log,
-                sources.names.documents,
+                service.log,
+                service.names.documents,
                 cut,
                 self._update,
-                sources.partitioner,
-                suppression=sources.suppression,
+                service.settings.partitioner,
+                suppression=suppression_key(service.settings),
             )
             found = found if added is None else found.added_before(added)
             words, stored = found.stored()
-            counts = KeptCounts.counted(words, stored.batch, sources.modeller.options.weighting)
+            counts = KeptCounts.counted(words, stored.batch, self._modeller.options.weighting)
             self._made[key] = _Recount(found.whole, found.deleted, stored, counts)
         return self._made[key]
 
     def _counts(self, kept: Kept) -> Finding:
         """Compare documents, labels, statistics of words and sums of pairs in Redis with the log, bit for bit."""
-        name, sources = "counts", self._sources
+        name, log, topic = "counts", self._service.log, self._service.names.documents
         offsets = kept.counts.offsets
-        ends = {partition: sources.log.end(sources.names.documents, partition) for partition in offsets}
+        ends = {partition: log.end(topic, partition) for partition in offsets}
         found = self._counted(offsets)
         problem = _difference(kept, found)
         if problem is None:
@@ -209,7 +213,7 @@ class Relearning:
         for partition, offsets in found.deleted.items():
             known = [*self._whole.receipts.get(partition, ()), *kept.waiting.get(partition, ())]
             without = np.setdiff1d(np.asarray(offsets), np.asarray(known, np.int64))
-            missing += [receipt_id(self._sources.model, partition, offset) for offset in without.tolist()]
+            missing += [receipt_id(self._service.settings.model, partition, offset) for offset in without.tolist()]
         if missing:
             detail = f"{len(missing)} deletions in the log neither have a receipt nor wait for one, as "
             detail += ", ".join(missing[:_NAMED])
@@ -222,42 +226,51 @@ class Relearning:
 
         The version commits to counts; these are compared with the counts of the documents as well.
         """
-        name, envelope, sources = "version", known.envelope, self._sources
-        key, stored = sources.noise_key, sources.state.base()
-        if isinstance(key, SettingsError):
-            yield doubt(name, f"its noise cannot be drawn again: {key}", "verify where the noise key is")
+        name, envelope, tasks = "version", known.envelope, self._tasks
+        try:
+            key = NoiseKey(secret(self._service.settings, "noise.key"))
+        except SettingsError as error:
+            # The server of pages has none, and may make all checks that do not need it.
+            yield doubt(name, f"its noise cannot be drawn again: {error}", "verify where the noise key is")
             return
-        lacking = self._lacking(known, stored)
+        lacking = self._lacking(known)
         if lacking is not None:
             yield lacking
             return
         found = self._covered(envelope)
         what = f"version {envelope.version}, as published, noise included"
+        noise, published = key.of(envelope.model, envelope.version), known.release.payload
+        # Heads of published topics are made again from the topics as they were published.
+        learned = tasks if tasks.withheld else TaskOptions()
+        again = Ingredients(noise, found.read, learned, versions=self._whole.versions.values)
         try:
-            plan = sources.modeller.again(self._read_again(known, found), stored, key)
+            plan = self._modeller.again(found.counts, envelope, again)
         except UsageError as error:
             yield fails(name, str(error), _ITS_SETTINGS)
             return
         except (CannotLearn, StateCorrupt) as error:
             yield fails(name, f"{what}: the documents in the log do not make it: {error}", _DO_NOT_USE)
             return
-        labelled = partial(found.labelled, sources.tasks)
-        problem = published_differ(known.release.payload, plan, sources.tasks, labelled)
+        if other := _other_constants(known.record.get("constants", {}), plan.facts.get("constants", {})):
+            yield fails(name, other, _ITS_SETTINGS)
+            return
+        problem = published_differ(published, plan, replace(again, tasks=tasks))
         if problem is None:
             yield holds(name, f"{what}: all its numbers are those of one learned from scratch")
         else:
             yield fails(name, f"{what}: {problem}", _DO_NOT_USE)
-        yield _committed(envelope, key, plan)
+        yield _committed(envelope, noise.commitment(plan.digest))
 
-    def _lacking(self, known: InLog, stored: StoredBase | None) -> Finding | None:
-        """Return the finding of a version that cannot be made again, None for one that can. stored: base model."""
-        name, envelope = "version", known.envelope
-        if other := _other_settings(self._sources, known.release):
+    def _lacking(self, known: InLog) -> Finding | None:
+        """Return the finding of a version that cannot be made again, None for one that can."""
+        state = self._service.state
+        name, envelope, base = "version", known.envelope, state.base_head()
+        if other := self._other_settings(known.release):
             return fails(name, f"it was made with other settings: verify with {other}", _ITS_SETTINGS)
         # The certified mode needs no base model.
-        if envelope.guarantee != "certified" and (stored is None or stored.version != envelope.base):
+        if envelope.guarantee != "certified" and (base is None or base.version != envelope.base):
             return doubt(name, "its base model is not kept any more", _NEWER_BASE)
-        if not self._sources.cut(envelope):
+        if not present_cut(state, envelope):
             return doubt(name, "it was made before documents were moved to other partitions", _RETRAIN)
         found = self._covered(envelope)
         # In private mode m has noise; the commitment is to the documents.
@@ -270,26 +283,35 @@ class Relearning:
         # A log that has lost nothing would hold every document of the version.
         return fails(name, detail, _DO_NOT_USE) if found.whole else doubt(name, detail, _RETRAIN)
 
-    def _read_again(self, known: InLog, found: _Recount) -> FromLog:
-        """Return what a version is made again from. found: what the log has at its cut."""
-        tasks, versions = self._sources.tasks, list(self._whole.versions.values())
+    def _other_settings(self, release: Release) -> str:
+        """Return the settings that a version was made with, as far as those of now are others; "" if they are not."""
+        settings, guided, envelope = self._service.settings, self._modeller.options.guided, release.envelope
+        made = {"guarantee": envelope.guarantee, "publish": "tasks" if release.payload.A is None else "topics"}
+        # Guided topics that have ended are missing.
+        if not settings.topics - len(guided) <= envelope.r <= settings.topics:
+            made["topics"] = str(envelope.r)
+        return " ".join(f"--set {name}={value}" for name, value in made.items() if value != getattr(settings, name))
 
-        def labelled(words: Sequence[str]) -> TaskData:
-            # Heads of published topics are made again from the topics as they were published.
-            return TaskData(tasks, found.labelled(tasks, words)) if tasks.withheld else TaskData()
 
-        return FromLog(known.envelope, known.record, versions, found.counts, found.batch, labelled)
+# Name of a constant in the release record to the setting that decides it.
+_SETTINGS = {
+    "c": "theorem.constant",
+    "epsilon_each": "epsilon",
+    "eps0": "theorem.base_error",
+    "a": "theorem.topic_imbalance",
+    "gamma": "theorem.topic_condition",
+    "p": "theorem.separability",
+}
 
 
-def _other_settings(sources: Sources, release: Release) -> str:
-    """Return the settings that a version was made with, as far as those of now are others; "" if they are not."""
-    options, envelope = sources.modeller.options, release.envelope
-    made = {"guarantee": envelope.guarantee, "publish": "tasks" if release.payload.A is None else "topics"}
-    now = {"guarantee": sources.modeller.guarantee, "publish": "tasks" if sources.tasks.withheld else "topics"}
-    # Guided topics that have ended are missing.
-    if not options.n_topics - len(options.guided) <= envelope.r <= options.n_topics:
-        made["topics"], now["topics"] = str(envelope.r), str(options.n_topics)
-    return " ".join(f"--set {name}={value}" for name, value in made.items() if value != now[name])
+def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
+    """Say which setting of theorem mode has changed since a version was made, None if none has."""
+    for name, setting in _SETTINGS.items():
+        # A version that was read back from the ledger has no record of its constants.
+        if name in made and not math.isclose(made[name], again[name], rel_tol=_CLOSE):
+            said = f"{made[name]:.6g}, settings and base model give {again[name]:.6g}"
+            return f"it was made with {name} = {said}: verify with --set {setting}={made[name]:.6g}"
+    return None
 
 
 def _difference(kept: Kept, found: _Recount) -> str | None:
@@ -316,25 +338,20 @@ def _same(one: object, other: object, names: Sequence[str]) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
-def _committed(envelope: Envelope, key: NoiseKey, plan: PayloadPlan) -> Finding:
-    """Compare the counts to which a version commits with those of the documents in the log."""
-    name, again = "commitment", key.commitment(envelope.model, envelope.version, plan.digest)
+def _committed(envelope: Envelope, again: str) -> Finding:
+    """Compare the counts to which a version commits with those of the documents in the log. again: their commitment."""
+    name = "commitment"
     if envelope.commitment == again:
         return holds(name, f"version {envelope.version} commits to the counts of the documents in the log, bit for bit")
     other = "other counts, or other settings, than those of the documents in the log"
     return fails(name, f"version {envelope.version} commits to {other}", _DO_NOT_USE)
 
 
-def published_differ(
-    sent: Payload,
-    plan: PayloadPlan,
-    tasks: TaskOptions,
-    labelled: Callable[[Sequence[str]], Mapping[str, LabelledDocuments]],
-) -> str | None:
+def published_differ(sent: Payload, plan: PayloadPlan, ingredients: Ingredients) -> str | None:
     """Return how the published numbers of a version differ from those made again from the log, None if they do not.
 
-    plan: the version made again.
-    labelled: returns the labelled documents of each task over some words.
+    plan: the version made again, without the heads of published topics.
+    ingredients: of these heads.
     """
     again = plan.payload
     for name in ("words", "anchors"):
@@ -342,13 +359,13 @@ def published_differ(
             return f"a model learned from scratch has other {name}"
     if sent.A is not None:
         # A head of published topics is a function of them, as they were published, and of the labelled documents.
-        heads, _ = published_heads(sent.A, sent.words, sent.anchors, TaskData(tasks, labelled(sent.words)))
+        heads, _ = published_heads(sent.A, sent.words, sent.anchors, ingredients)
         again = replace(again, heads=heads)
     for task in sorted({*sent.heads, *again.heads}):
         if _about(sent.heads.get(task)) != _about(again.heads.get(task)):
             return f"the head of task {task!r} has other topics, classes or documents than the log: {_ITS_TASKS}"
     one, other = sent.arrays, again.arrays
-    allowed = _allowed(one, plan, tasks)
+    allowed = _allowed(one, plan, ingredients.tasks)
     for name in sorted({*one, *other}):
         if name not in one or name not in other or one[name].shape != other[name].shape:
             return f"{name} has another shape in a model learned from scratch"

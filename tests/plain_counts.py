@@ -1,0 +1,12 @@
+"""Pair counts as plain values, which are equal if documents, words and pairs are, whatever numbers the words have."""
+
+import numpy as np
+
+
+def plain_counts(counts, words):
+    """Return documents, the statistics of the words that they hold, and the value of each pair of words."""
+    words = np.asarray(words, object)
+    statistics = zip(words, *(column.tolist() for column in counts.statistics), strict=True)
+    rows = np.repeat(words, np.diff(counts.indptr))
+    pairs = zip(map(frozenset, zip(rows, words[counts.columns], strict=True)), counts.values.tolist(), strict=True)
+    return counts.documents, {word: numbers for word, *numbers in statistics if numbers[0]}, dict(pairs)

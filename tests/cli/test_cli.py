@@ -38,6 +38,7 @@ def test_a_disk_that_takes_no_more_is_named_with_status_3(tmp_path):
         (["unlearn", "--wait", "nan", "--dir", "."], "'nan' is not a whole number from 0"),
         (["serve", "--port", "70000", "--dir", "."], "from 0 to 65535"),
         (["demo", "--set", "epsilon=-1"], "`epsilon` (command line)"),
+        (["demo", "--set", "max-df=2"], "setting `max_df` (command line)"),
         (["bench", "ingest-million", "largest=-3"], "whole number from"),
         (["demo", "--delete", "1%"], "'1%' is not a whole number from 0"),
         (["add"], "FILE"),

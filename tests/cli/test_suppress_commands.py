@@ -19,7 +19,8 @@ def test_an_operator_keeps_a_person_forgotten(demo, commands, tmp_path):
     assert on("add", again)["ingested"]["rejected"] == 2
     assert on("rejected")["reasons"] == {"suppressed": 2}
     ids = tmp_path / "ids"
-    ids.write_text("doc-1\n", encoding="utf-8")
+    # With the mark that Windows programs put in front.
+    ids.write_text("doc-1\r\n", encoding="utf-8-sig")
     assert on("lift", "--from", ids)["sent"] == 1
     assert on("status")["suppressed"] == 1
     assert on("add", again)["ingested"] == {"added": 1, "rejected": 1, "unchanged": 1}

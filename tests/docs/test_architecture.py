@@ -26,12 +26,10 @@ from streamtopic.streams import FileLog, TopicNames
 PROGRAM = Path(streamtopic.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-# Files on each trip, and the times that a reader of its code comes back from another file. They may only become fewer,
-# unless a decision says what for: the ledger has a file for each of keys, canonical JSON, entries, and tree and proofs
-# (0017); the order of shown words reads Q (0009); what is left of the base is followed (0004); rows of Q may not be
-# counted yet (0010).
+# Files on each trip. They may only become fewer, unless a decision says what for: the ledger has a file for each of
+# keys, canonical JSON, entries, and tree and proofs (0017); the order of shown words reads Q (0009); what is left of
+# the base is followed (0004); rows of Q may not be counted yet (0010).
 MOST = {"document": 15, "deletion": 58, "settled": 62, "release": 12, "version": 35, "staging": 3}
-MOST_RETURNS = {"version": 60, "staging": 3}
 
 # Kafka's own files, a record that is not plain, what Lua and compiled loops hide from a trace.
 NOT_ON_THIS_TRIP = {
@@ -57,26 +55,16 @@ def own_file(filename):
 
 
 class Trip:
-    """Files of the program whose functions are entered while it is open, and the calls from one to another.
-
-    returns: (caller, called) for two files: whoever reads along comes back from the second to the first.
-    """
+    """Files of the program whose functions are entered while it is open."""
 
     def __init__(self):
         self.files = set()
-        self.returns = set()
 
     def _enter(self, frame, event, _argument):
         name = own_file(frame.f_code.co_filename)
         # What compiles a function is entered on a machine's first run alone, and passes nothing on.
-        if event != "call" or name is None or name == "compiled.py":
-            return
-        self.files.add(name)
-        caller = frame.f_back
-        while caller is not None and own_file(caller.f_code.co_filename) is None:
-            caller = caller.f_back
-        if caller is not None and (before := own_file(caller.f_code.co_filename)) != name:
-            self.returns.add((before, name))
+        if event == "call" and name not in {None, "compiled.py"}:
+            self.files.add(name)
 
     def __enter__(self):
         threading.setprofile(self._enter)
@@ -190,7 +178,7 @@ def test_a_deletion_and_its_release_pass_the_files_that_the_page_names(service):
     ids=["version", "staging"],
 )
 def test_a_model_becomes_a_version_on_a_short_way(service, monkeypatch, trip, owner, function):
-    """From a model to its bytes, and from these into the outbox, a reader opens few files and comes back seldom."""
+    """From a model to its bytes, and from these into the outbox, a reader opens few files."""
     trips = []
     real = getattr(owner, function)
 
@@ -206,4 +194,3 @@ def test_a_model_becomes_a_version_on_a_short_way(service, monkeypatch, trip, ow
     (found,) = trips
     assert "state/model_state.py" in found.files
     assert len(found.files) <= MOST[trip]
-    assert len(found.returns) <= MOST_RETURNS[trip]

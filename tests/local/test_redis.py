@@ -74,6 +74,8 @@ def test_the_server_ends_with_its_program(tmp_path, how, kept):
             program.send_signal(how)
     until(lambda: not alive(int(pid)))
     until(lambda: not Path(url.removeprefix("unix://")).parent.exists())
+    # In order, so that it has written its file.
+    assert not kept or b"Received SIGTERM" in (tmp_path / "redis.log").read_bytes()
 
 
 def test_a_second_opener_attaches(tmp_path):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from campaign.reading import Passage
 
 
-_CAP, _SHIFT = 256, 30
+# Binary places of a weight, by the tokens from which on a longer document has no more mass.
+_SHIFTS = {256: 30, 1: 36}
 
 
 @dataclass(slots=True)
@@ -215,11 +216,11 @@ class Oracle:
         return count(live for book in self.books for live in book.live.values())
 
 
-def count(documents):
+def count(documents, cap=256):
     """Return the counts of documents: g_i g_j w for two words of a passage, g_i (g_i - 1) w for one word.
 
-    g: how often a word is in the passage, twice at most. w = 2^30 f(L) / (L (G - 1)) for G counted tokens of the
-    passage, and L of the document. A word is heavy in a document if it is a tenth of them or more.
+    g: how often a word is in the passage, twice at most unless `cap` is 1. w = 2^shift f(L) / (L (G - 1)) for G counted
+    tokens of the passage, and L of the document. A word is heavy in a document if it is a tenth of them or more.
     """
     found = Counted()
     for document in documents:
@@ -230,20 +231,19 @@ def count(documents):
         found.tokens.update(held)
         found.frequency.update(held.keys())
         found.heavy.update(word for word, times in held.items() if 10 * times >= document.length)
-        _count_pairs(document.passages, found.pairs)
+        _count_pairs(document.passages, cap, found.pairs)
     return found
 
 
-def _count_pairs(passages, pairs):
+def _count_pairs(passages, cap, pairs):
     """Add the pairs of a document's passages to `pairs`."""
-    # A word counts at most twice in the pairs of a passage.
-    each = [{word: min(times, 2) for word, times in words.items()} for _, words in passages]
+    each = [{word: times if cap == 1 else min(times, 2) for word, times in words.items()} for _, words in passages]
     limited = [
         length - sum(words.values()) + sum(counted.values())
         for (length, words), counted in zip(passages, each, strict=True)
     ]
     for counted, counted_tokens in zip(each, limited, strict=True):
-        weight = _weight(counted_tokens, sum(limited))
+        weight = _weight(counted_tokens, sum(limited), cap)
         present = sorted(counted)
         for k, first in enumerate(present):
             for second in present[k:]:
@@ -252,7 +252,7 @@ def _count_pairs(passages, pairs):
                     pairs[first, second] += times * weight
 
 
-def _weight(tokens, total):
+def _weight(tokens, total, cap):
     """Return the weight of a passage's pairs.
 
     tokens: those of the passage that count in pairs.
@@ -262,6 +262,6 @@ def _weight(tokens, total):
     if tokens < 2:
         return 0
     # The passage has tokens / total of the document's mass, for tokens (tokens - 1) pairs.
-    mass, pairs = min(total, _CAP) << _SHIFT, total * (tokens - 1)
+    mass, pairs = min(total, cap) << _SHIFTS[cap], total * (tokens - 1)
     # Rounded to the nearest, halves upwards, in integers of any size: a float would round a second time.
     return (2 * mass + pairs) // (2 * pairs)

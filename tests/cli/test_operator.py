@@ -114,6 +114,13 @@ def test_a_receipt_is_found_by_request_and_by_id(on, program, instance):
     status, out, _ = program("receipt", request, "--dir", instance)
     assert status == 0
     assert found["id"] in out
+    with DocumentProducer(instance / "log", model="default") as producer:
+        mine, _ = [producer.delete(document, "ticket-7") for document in ("doc-10", "nobody")]
+    on("unlearn", "--retrain")
+    assert [one["found"] for one in on("receipt", "ticket-7")["receipts"]] == [False, True]
+    assert len(on("receipt", "ticket-7", "--salt", mine.salt, "--document", "doc-10")["receipts"]) == 1
+    on("receipt", "ticket-7", "--salt", mine.salt, "--document", "doc-11", status=1)
+    assert "has 2 receipts, and a file proves one" in on("receipt", "ticket-7", "--proof", "which", status=2)
     said = on("receipt", "doc-9", status=1)
     assert "no receipt for request doc-9" in said
     assert "not the id of a document" in said

@@ -30,7 +30,7 @@ def person(request, documents=3):
 
 
 def test_receipts_are_found_as_they_come(maker, receipts):
-    """By request, whether they were there at the first look or came later."""
+    """By request, whether they were there at the first look or came later, each by the salt of its own delete."""
     assert receipts.find("r-0", salt=SALT) == []
     for offset in range(5):
         receipt = maker.receipt(offset)
@@ -38,7 +38,11 @@ def test_receipts_are_found_as_they_come(maker, receipts):
         assert receipts.find(Deletion(f"r-{offset}", SALT)) == [receipt]
     assert receipts.find("r-3", salt="another salt of it") == []
     assert receipts.find("r-3") == []
-    assert [receipt.offset for receipt in receipts] == [100, 0, 101, 1, 102, 2, 103, 3, 104, 4]
+    theirs = maker.receipt(200, "r-3", "the salt of another")
+    maker.append(theirs)
+    assert receipts.find("r-3", salt="the salt of another") == [theirs]
+    assert receipts.find("r-3", salt=SALT) == [maker.receipt(3)]
+    assert [receipt.offset for receipt in receipts] == [100, 0, 101, 1, 102, 2, 103, 3, 104, 4, 200]
 
 
 def test_each_receipt_comes_once_though_the_ledger_is_read_again(log):

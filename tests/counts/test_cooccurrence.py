@@ -1,6 +1,5 @@
 """Counts: exact, reversible, independent of order."""
 
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from campaign import oracle
+from campaign.oracle import Life
 from streamtopic.counts import (
     MAX_LENGTH,
     Cooccurrence,
@@ -71,36 +72,17 @@ def test_kernel_equals_plain_definition(corpus, weighting):
     g is at most 2 but for the published learner. A word counts once a document in its statistics, and as heavy if it is
     a tenth of all its tokens or more.
     """
-    expected = {}
-    frequency, tokens, heavy = [0] * N, [0] * N, [0] * N
-    for document in corpus:
-        length, held = sum(passage.length for passage in document), Counter()
-        for passage in document:
-            held.update(as_map(passage))
-        for word, times in held.items():
-            frequency[word] += 1
-            tokens[word] += times
-            heavy[word] += Fraction(times, length) >= Fraction(1, 10)
-        most = 2 if weighting.cap == 256 else MAX_LENGTH
-        limited = [{word: min(times, most) for word, times in as_map(passage).items()} for passage in document]
-        of_each = [
-            passage.length - sum(as_map(passage).values()) + sum(pairs.values())
-            for passage, pairs in zip(document, limited, strict=True)
-        ]
-        weights = weighting.weights(of_each, [sum(of_each)] * len(of_each)).tolist()
-        for pairs, weight in zip(limited, weights, strict=True):
-            for i, h in pairs.items():
-                for j, g in pairs.items():
-                    if i <= j:
-                        expected[i, j] = expected.get((i, j), 0) + weight * h * (g - (i == j))
+    lives = [Life(b"", tuple((one.length, as_map(one)) for one in passages), {}, 0) for passages in corpus]
+    expected = oracle.count(lives, weighting.cap)
     result = counted(corpus, weighting)
     found = {
         (i, int(j)): int(result.upper[i, j])
         for i in range(N)
         for j in result.columns[result.indptr[i] : result.indptr[i + 1]]
     }
-    assert found == {pair: value for pair, value in expected.items() if value}
-    assert (result.frequency.tolist(), result.tokens.tolist(), result.heavy.tolist()) == (frequency, tokens, heavy)
+    assert found == expected.pairs
+    for of_words, wanted in zip(result.statistics, (expected.frequency, expected.tokens, expected.heavy), strict=True):
+        assert of_words.tolist() == [wanted[word] for word in range(N)]
 
 
 def test_kernel_equals_scipy_product_on_many_rows():

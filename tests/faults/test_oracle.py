@@ -9,11 +9,9 @@ from campaign.checks import check_forwards
 from campaign.oracle import Oracle
 from campaign.reading import demanded, home, understand
 from campaign.stream import EventStream
-from streamtopic.counts import Weighting
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import Delete, Document, Heartbeat, decode
 from streamtopic.errors import InvalidEvent
-from streamtopic.service.verify.recount import recount
 from streamtopic.streams import Record, partition_of
 
 PARTITIONS = 4
@@ -51,25 +49,6 @@ def test_oracle_and_service_understand_the_same_records(seed):
                 assert (asked.kind, asked.request, asked.salt) == ("delete", event.request or "", event.salt)
             case Heartbeat():
                 assert asked.kind == "nothing"
-
-
-def test_oracle_counts_like_the_kernel():
-    """Plain dictionaries and the compiled kernel give the same integers, pair by pair."""
-    oracle = Oracle(PARTITIONS)
-    for partition, offset, message in _appended(_stream(1)):
-        oracle.take(partition, offset, message.key, message.value, message.headers)
-    live = [document for book in oracle.books for document in book.live.values()]
-    counted = oracle.counts()
-    expected = recount([document.passages for document in live], Weighting(256))
-    upper = expected.cooccurrence.upper.tocoo()
-    words = expected.words
-    rows = zip(upper.row.tolist(), upper.col.tolist(), upper.data.tolist(), strict=True)
-    assert counted.pairs == {(words[i], words[j]): value for i, j, value in rows}
-    assert [counted.frequency[word] for word in words] == expected.cooccurrence.frequency.tolist()
-    assert [counted.tokens[word] for word in words] == expected.cooccurrence.tokens.tolist()
-    assert [counted.heavy.get(word, 0) for word in words] == expected.cooccurrence.heavy.tolist()
-    assert 0 < expected.cooccurrence.heavy.sum() < expected.cooccurrence.frequency.sum()
-    assert counted.documents == expected.cooccurrence.documents == len(live) > 150
 
 
 def test_oracle_and_service_understand_the_same_requests():

@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 
 from embedded_service import Service
-from ledger_maker import LedgerMaker, envelope_of, key_of
+from ledger_maker import LedgerMaker, envelope_of
 from streamtopic.documents.corpus import Document
 from streamtopic.privacy.keystream import VersionNoise
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
-from streamtopic.signed import KeyList, Revoked, SigningKey
 from streamtopic.streams import FileLog, Message
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
@@ -97,30 +96,6 @@ def test_a_receipt_that_is_not_borne_out_is_noticed(maker, changes, said):
     _, tree, receipts = whole(maker)
     assert (tree.passed, receipts.passed) == (True, False)
     assert said in receipts.detail
-
-
-def test_void_entries_do_not_count(tmp_path):
-    """Once a stolen key is revoked, its entries are gone from versions and receipts; the tree stays one."""
-    root, stolen = SigningKey.from_seed(b"r" * 32, "test/news"), key_of()
-    with FileLog(tmp_path / "ledger") as log:
-        maker = LedgerMaker(log, root=root)
-        keys = KeyList("test/news", 1, 1, stolen.public)
-        maker.list_keys(keys)
-        maker.publish(1)
-        maker.append(maker.receipt(3))
-        first = maker.ledger.size
-        maker.append(maker.receipt(3), dataclasses.replace(maker.made(1)[1], m=7))
-        assert [one.passed for one in whole(maker)[1:]] == [False, False]
-        fresh = key_of(number=1)
-        rotated = keys.rotated(fresh.public, 2)
-        maker.list_keys(rotated)
-        maker.key = fresh
-        maker.list_keys(rotated.without(Revoked(stolen.public, first, maker.ledger.size, 3)))
-        ring = maker.keys()
-        read, tree, receipts = whole(maker, ring)
-        assert [tree.passed, receipts.passed] == [True, True]
-        assert read.receipts[0].tolist() == [3]
-        assert ring.keys is None
 
 
 def test_a_deletion_without_a_receipt_is_noticed(files):

@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgpack
 import numpy as np
 import pytest
+from three_topics import leaning
 
 from embedded_service import Service, silent
 from shared_noise import with_noise
@@ -24,12 +25,6 @@ from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
 from streamtopic.state import RemainingBase
 
-TOPICS = {
-    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-}
-SHARED = ["morning", "people", "river", "light", "small", "great", "quiet", "stone"]
 TASK = {"tasks": {"place": {"ridge": 1e-3, "tolerance": 1e-7}}}
 MODES = {
     "default": {},
@@ -74,13 +69,7 @@ BY_SETTINGS = {"guarantee", "capacity_rule", "covered", "tokeniser", "excluded"}
 
 def corpus(number=150, seed=0):
     """Texts that lean to one of three topics each, two in three of them labelled."""
-    rng = np.random.default_rng(seed)
-    names = list(TOPICS)
-    for k in range(number):
-        shares = rng.dirichlet([0.2] * len(names))
-        words = [str(rng.choice(TOPICS[names[topic]])) for topic in rng.choice(3, 30, p=shares)]
-        words += [str(word) for word in rng.choice(SHARED, 6)]
-        yield Document(f"doc-{k:03d}", " ".join(words), {"place": names[int(shares.argmax())]} if k % 3 else {})
+    return leaning(number, seed, label=lambda topic, k: {"place": topic} if k % 3 else {})
 
 
 @pytest.fixture

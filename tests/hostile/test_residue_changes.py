@@ -15,10 +15,9 @@ from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_bat
 from streamtopic.state.meta import CHANGES, read_statistics
 
 _numbers = itertools.count()
+
+
 # Seconds; statistics that were never written count as written in 1970.
-FOREVER = 1e11
-
-
 @pytest.fixture
 def state(connection):
     """The writer of a partition that no other test uses."""
@@ -70,27 +69,6 @@ def clear(state):
     """Sum changes up as often as two generations take: then no change is left that came before."""
     for _ in range(2):
         assert state.sum_changes() == Applied()
-
-
-def test_a_deletion_leaves_the_changes_in_time(state):
-    """While its age is allowed nothing happens; once it is not, two generations end, and no word of it is named."""
-    many = [(b"d%d" % n, [f"w{n}-{k}" for k in range(400)]) for n in range(4)]
-    flush(state, add=many)
-    flush(state, add=[(b"r", ["rare", "word"])])
-    flush(state, remove=[b"d0", b"r"])
-    assert not opened_again(state).keep_summed(FOREVER)
-    assert held(state) > live(state)
-    assert state.meta.holds_removed
-    hasty = opened_again(state)
-    assert [hasty.keep_summed(0.0) for _ in range(3)] == [True, True, False]
-    assert held(hasty) == live(hasty)
-    assert (hasty.meta.holds_removed, hasty.meta.trimmed) == (False, hasty.meta.next_offset)
-
-
-def opened_again(state):
-    """Return another writer of the same partition, as after a restart."""
-    model = state.keys.tag[4:-3]
-    return PartitionWriter.open(state.connection, model, 0, ModelSettings(1, Weighting().cap))
 
 
 @settings(max_examples=30)

@@ -140,27 +140,6 @@ def test_the_parts_work_together_and_leave_when_told(cluster):
     assert [process.wait(timeout=PATIENCE) for process in parts] == [0] * 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cluster", [2], indirect=True)
-def test_a_standby_takes_over_from_a_killed_leader(cluster):
-    """After kill -9 of the leader, a deletion still ends in a version; after that of an ingest, records are counted."""
-    ingests = [cluster.start("ingest") for _ in range(2)]
-    schedulers = [cluster.start("schedule")]
-    with (
-        DocumentProducer(cluster.servers, model=cluster.model) as producer,
-        ModelSubscriber(cluster.servers, model=cluster.model, public_key=cluster.public) as subscriber,
-    ):
-        producer.add_many((f"doc-{k}", text(k)) for k in range(90))
-        newest(subscriber, 90)
-        schedulers.append(cluster.start("schedule"))
-        schedulers[0].kill()
-        ingests[0].kill()
-        producer.delete("doc-8")
-        producer.delete("doc-9")
-        newest(subscriber, 88)
-    until(lambda: any(e["event"] == "staged" for e in events(schedulers[1])), "the standby's version")
-
-
 @pytest.mark.parametrize("why", ["counted", "published", "told to end"])
 def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
     """More is counted, the last version is published, or the process is told to end: none waits for an interval."""

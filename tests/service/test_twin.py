@@ -69,19 +69,6 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
     shutil.rmtree(folder)
 
 
-def test_crash_before_staging_draws_the_same_noise_again(tmp_path):
-    """The same version made again from the same documents with the same key has the same payload, byte for byte."""
-    with embedded(tmp_path / "one") as one:
-        one.add(DOCUMENTS)
-        fit, release = newest(one)
-        counts = one.reader.counts()
-        again = draw_again(one, fit, counts, release.version)
-        other = draw_again(one, fit, counts, release.version + 1)
-        assert np.array_equal(again.payload.A, release.payload.A)
-        assert np.array_equal(again.payload.R, release.payload.R)
-        assert not np.array_equal(other.payload.A, release.payload.A)
-
-
 def test_versions_that_hold_forgotten_documents_are_withdrawn(tmp_path):
     """A later version withdraws those with a forgotten document, and subscribers may not use them any more."""
     with embedded(tmp_path) as instance:

@@ -1,12 +1,11 @@
 """A partition that is driven without a log, and what it must be, in plain Python: live documents, recounted."""
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from added_documents import added_documents
-from streamtopic.counts import Weighting
+from campaign.oracle import Life, count
 from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter
 
 
@@ -18,28 +17,9 @@ class LiveDocuments:
 
     def recount(self):
         """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition."""
-        frequency, tokens, heavy, pairs = Counter(), Counter(), Counter(), defaultdict(int)
-        for _, passages, _ in self.documents.values():
-            held, total = Counter(), sum(length for length, _ in passages)
-            for _, words in passages:
-                held.update(words)
-            frequency.update(set(held))
-            tokens.update(held)
-            heavy.update({word for word, times in held.items() if 10 * times >= total})
-            limited = [{word: min(times, 2) for word, times in words.items()} for _, words in passages]
-            counted = [
-                length - sum(words.values()) + sum(held.values())
-                for (length, words), held in zip(passages, limited, strict=True)
-            ]
-            weights = Weighting().weights(counted, [sum(counted)] * len(counted)).tolist()
-            for held, weight in zip(limited, weights, strict=True):
-                for a in held:
-                    for b in held:
-                        if a < b:
-                            pairs[a, b] += weight * held[a] * held[b]
-                    pairs[a, a] += weight * held[a] * (held[a] - 1)
-        pairs = {pair: value for pair, value in pairs.items() if value}
-        return len(self.documents), dict(frequency), dict(tokens), dict(heavy), pairs
+        lives = [Life(name, passages, labels, offset) for name, (offset, passages, labels) in self.documents.items()]
+        found = count(lives)
+        return found.documents, dict(found.frequency), dict(found.tokens), dict(found.heavy), dict(found.pairs)
 
 
 def as_words(source, counts=None):

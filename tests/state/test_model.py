@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from streamtopic.errors import StateMismatch
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
@@ -38,16 +37,6 @@ def stage(state, lease, version=1, base=None, **more):
 def recorded(version, **more):
     """The record of a version, whose facts are in its entry."""
     return {"entry": json.dumps({"version": version, "withdrawn": [], "release": "d" * 64}), **more}
-
-
-def test_settings_are_fixed_at_creation(connection, model, state):
-    """Opening with the same settings works, with others the remedy is given."""
-    assert ModelState.open(connection, model, SETTINGS).settings == SETTINGS
-    assert ModelState.find(connection, model).settings == SETTINGS
-    assert ModelState.find(connection, model + "x") is None
-    for other in (ModelSettings(3, 256), ModelSettings(2, 1)):
-        with pytest.raises(StateMismatch, match="rebuild"):
-            ModelState.open(connection, model, other)
 
 
 def test_there_is_one_leader_at_a_time(state):

@@ -135,21 +135,6 @@ def test_a_refused_version_is_opened_once_its_key_is_known():
     assert [type(one) for one in world.read()] == [Release]
 
 
-def test_a_version_under_a_revoked_key_needs_another_proof():
-    """The publisher makes it anew once a key was revoked."""
-    root, new = key_of(number=9), key_of(number=1)
-    world = World(root)
-    maker = world.maker
-    maker.begin_list()
-    made = maker.publish(1)
-    maker.rotate(new)
-    maker.revoke(key_of(), 2)
-    found = world.read()
-    assert [(type(one), "revoked" in str(getattr(one, "reason", ""))) for one in found] == [(Refused, True)]
-    world.send(proof_message(1, maker.proof(made.index)))
-    assert [type(one) for one in world.read()] == [Release]
-
-
 def test_a_release_that_no_reader_accepts_is_not_sent():
     """Its service says what to change."""
 

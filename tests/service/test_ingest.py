@@ -94,12 +94,12 @@ def test_a_flush_is_bounded(world):
 
 
 def test_adds_of_foreign_keys_are_refused_and_their_deletes_become_requests(connection, tmp_path):
-    """In the wrong partition an add is pointed at and stays where it is; a delete becomes a request."""
+    """In the wrong partition an add is pointed at, without a receipt for its request; a delete becomes a request."""
     world = opened(connection, tmp_path, 2)
     key = next(f"k{n}" for n in range(99) if partition_of(f"k{n}".encode(), 2) == 1)
     message = add(key, {"x": 2})
-    world.send(replace(message, partition=0))
-    assert world.drain() == {"rejected": 1, "misplaced": 1}
+    world.send(replace(message, partition=0, headers=(("request", b"r-0"),)))
+    assert (world.drain(), world.forgets()) == ({"rejected": 1, "misplaced": 1}, [])
     (pointer,) = world.log.read(world.topics.rejected, 0, 0)
     assert msgpack.unpackb(pointer.value)["reason"] == "partition"
     assert world.log.end(world.topics.documents, 1) == 0

@@ -97,3 +97,12 @@ def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
     service.rebuild(silent)
     assert found == [module.HOLDER]
     assert service.state.acquire(service.holder, 60_000).token > staged.token
+
+
+def test_a_rebuild_without_a_state_trusts_no_cut_from_before(service):
+    """Nobody knows by which hash documents lay then; after one with the same hash all cuts hold."""
+    service.rebuild(silent)
+    assert service.state.moved() == 0
+    service.connection.call("DEL", ModelKeys(service.settings.model).named("settings"))
+    service.rebuild(silent)
+    assert service.state.moved() == 1

@@ -1,13 +1,15 @@
 """Products that are carried over changes: how far they are from those of the counts, and what is claimed of that."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from streamtopic.counts import Counts, DocumentBatch, count
+from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, count
 from streamtopic.topics import products
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.learner import learn
-from streamtopic.topics.products import product_roundings, times
+from streamtopic.topics.products import dense_rows, product_roundings, times
 from streamtopic.topics.update import Updated, update
 
 
@@ -42,3 +44,23 @@ def test_the_error_of_carried_products_is_bounded(make_planted, monkeypatch, lea
         carried += bool(part.error.any()) and bool(apart.any())
     assert carried >= 3
     assert left > 0
+
+
+def test_the_pairs_of_words_that_leave_are_in_the_error(planted, monkeypatch):
+    """What is taken off a product for a word that leaves was rounded like all else, and the bound says so."""
+    monkeypatch.setattr(products, "_WIDE", 1)
+    options = planted.options()
+    source = planted.counts(options)
+    fit = learn(source, options)
+    others = np.setdiff1d(np.arange(fit.q.n), fit.choice)
+    leaves = int(others[np.argmin(fit.mass[others])])
+    frequency = source.frequency.copy()
+    frequency[source.words.index(fit.words[leaves])] = 0
+    now = Counts(source.words, replace(source.cooccurrence, frequency=frequency))
+    outcome = update(fit, now, Counts(source.words, Cooccurrence.zero(len(source.words))))
+    assert isinstance(outcome, Updated), outcome
+    stays = np.delete(np.arange(fit.q.n), leaves)
+    assert outcome.fit.words == tuple(fit.words[k] for k in stays)
+    sizes = dense_rows(fit.q, np.array([leaves]))[0, stays] * fit.mixtures.thin[leaves].max()
+    assert (outcome.fit.mixtures.error >= 2.0**-53 * sizes).all()
+    assert sizes.any()

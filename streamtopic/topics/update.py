@@ -109,7 +109,8 @@ def update(fit: TopicFit, now: CountSource, delta: PairSource) -> Updated | Need
         if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
             anew = Mixtures.cold(q, change.mass, squares, mixtures.anchor_counts, mixtures.C)
             updated = replace(updated, mixtures=anew)
-        new_anchors = tuple(word for word in updated.anchors if word not in {*fit.anchors})
+        before = {*fit.anchors}
+        new_anchors = tuple(word for word in updated.anchors if word not in before)
         return Updated(updated, new_anchors)
     except CannotLearn as error:
         return NeedsRetrain(str(error))

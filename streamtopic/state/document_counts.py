@@ -32,7 +32,7 @@ from streamtopic.counts.arrays import Int64, Mask, Positions, places
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.connection import READ_BUCKETS, Connection
 from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch, unpack_names
-from streamtopic.state.meta import ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
+from streamtopic.state.meta import METAS, ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.word_ids import word_text
 from streamtopic.words.lexicon import Lexicon
@@ -352,7 +352,7 @@ class _PartitionReader:
         records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
         documents = msgpack.unpackb(names, raw=True) if ids else ()
         found = decode_batch(records, positions, self._cut.before)
-        place = Meta.unpack(facts).place if facts else Place(0, "")
+        place = METAS.unpack(facts).place if facts else Place(0, "")
         return place, Part(documents, records, found)
 
     def went(self, buckets: range, positions: Int64, place: Place, there: Part) -> list[Part]:

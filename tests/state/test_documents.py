@@ -96,7 +96,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(run):
     digest = plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
     for people in (b"a" * 16, b"b" * 16):
         for document in list(run.live.documents)[::40]:
-            old = run.state.documents([document])[document]
+            old = run.state.documents([document])[0][document]
             renamed = added_documents(run.state, (document, old.offset, *run.live.documents[document][1:]))
             run.offset += 1
             changes = Changes(run.offset, replace(renamed, subjects=[(people,)]), {document: old})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamtopic.state.meta import read_meta
+from streamtopic.state.meta import METAS, read_meta
 
 
 class Crash(BaseException):
@@ -39,4 +39,4 @@ def killed_beside(log, topic, at, *, written):
 def skip_records(connection, keys, records):
     """Move the position of a partition on, as if so many records had been counted."""
     meta = read_meta(connection, keys)
-    connection.call("HSET", keys.meta, "facts", replace(meta, next_offset=meta.next_offset + records).pack())
+    connection.call("HSET", keys.meta, "facts", METAS.pack(replace(meta, next_offset=meta.next_offset + records)))

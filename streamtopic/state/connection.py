@@ -9,7 +9,7 @@ last change cannot.
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import chain
@@ -275,7 +275,7 @@ class Codec(Generic[T]):
 
     def pack(self, value: T) -> bytes:
         """Return the bytes that Redis keeps."""
-        return bytes(msgpack.packb(value, default=_plain))
+        return bytes(msgpack.packb(self._types.dump_python(value)))
 
     def unpack(self, data: bytes) -> T:
         """Undo `pack`. Raises StateCorrupt."""
@@ -286,10 +286,3 @@ class Codec(Generic[T]):
             # What pydantic says of it may quote what documents said.
             raise StateCorrupt(self._told) from None
         return unpacked
-
-
-def _plain(value: object) -> dict[Any, Any]:
-    """Return what msgpack writes for a dataclass, or for a mapping of another class than dict."""
-    if is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
-    return dict(value)  # type: ignore[call-overload, no-any-return]

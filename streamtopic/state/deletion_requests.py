@@ -64,9 +64,6 @@ class RequestState(StrEnum):
         return self in {RequestState.COMPLETED, RequestState.CANCELLED}
 
 
-_RECALLABLE = frozenset({RequestState.WAITING, RequestState.PAUSED})
-
-
 @dataclass(frozen=True, slots=True)
 class DeletionRequest:
     """One request, without what it names. Times are milliseconds since 1970; 0 is not yet.
@@ -110,7 +107,7 @@ class DeletionRequest:
     @property
     def recallable(self) -> bool:
         """Whether a person may still approve or cancel it: no tombstone was written."""
-        return self.state in _RECALLABLE
+        return self.state in {RequestState.WAITING, RequestState.PAUSED}
 
     @property
     def is_under_way(self) -> bool:

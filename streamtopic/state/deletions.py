@@ -99,15 +99,6 @@ class Forget:
             return bool(self.request)
         return self.kind in {ForgetKind.DELETED, ForgetKind.NOT_FOUND}
 
-    def pack(self) -> bytes:
-        """Return the value of its stream entry."""
-        return _FORGETS.pack(self)
-
-    @classmethod
-    def unpack(cls, value: bytes) -> "Forget":
-        """Undo `pack`. Raises StateCorrupt."""
-        return _FORGETS.unpack(value)
-
 
 _FORGETS = Codec(
     Forget,
@@ -138,7 +129,7 @@ class Forgets:
         steps: list[Command] = []
         for forget in forgets:
             steps.append(("ZADD", self._order, forget.offset, forget.offset))
-            steps.append(("HSETNX", self._facts, forget.offset, forget.pack()))
+            steps.append(("HSETNX", self._facts, forget.offset, _FORGETS.pack(forget)))
         return steps
 
     def _is_whole(self) -> bool:
@@ -167,7 +158,7 @@ class Forgets:
         offsets = self._connection.call("ZRANGEBYSCORE", self._order, from_offset, "+inf", "LIMIT", 0, count)
         found = self._connection.call("HMGET", self._facts, *offsets) if offsets else ()
         # Some may have got their receipt between the two.
-        return [Forget.unpack(packed) for packed in found if packed is not None]
+        return [_FORGETS.unpack(packed) for packed in found if packed is not None]
 
     def each(self, from_offset: int = 0) -> Iterator[Forget]:
         """Yield the deletions of records from `from_offset` on, oldest first, as many as there are."""

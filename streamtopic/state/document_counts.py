@@ -12,7 +12,7 @@ these changes are gone already, `CutGone` says so: take new counts.
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, islice
 
@@ -28,11 +28,18 @@ from streamtopic.counts import (
     narrowed,
     statistics,
 )
-from streamtopic.counts.arrays import Int64, Mask, Positions, places
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, places
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.connection import READ_BUCKETS, Connection
-from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch, unpack_names
-from streamtopic.state.meta import ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
+from streamtopic.state.document_records import (
+    EVERY_OFFSET,
+    DecodedRecords,
+    Records,
+    ascending_rows,
+    decode_batch,
+    unpack_names,
+)
+from streamtopic.state.meta import METAS, ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.word_ids import word_text
 from streamtopic.words.lexicon import Lexicon
@@ -47,7 +54,6 @@ __all__ = [
     "changed_documents",
     "followed",
     "read_documents",
-    "sample_words",
 ]
 
 # Threads that read and decode hashes. The first half of the time is Redis's, the other half runs without Python's lock.
@@ -297,28 +303,20 @@ def changed_documents(
     connection: Connection, table: WordTable, since: Sequence[Place], cuts: Sequence[PartitionCut]
 ) -> ChangedDocuments:
     """Return what came and went between a moment of each partition and a cut. Raises CutGone, StateCorrupt."""
-    changed: list[tuple[int, int, Records]] = []
-    for place, cut in zip(since, cuts, strict=True):
-        changes = followed(connection, table, cut, place, cut.meta.place)
-        changed += [(cut.partition, sign, records) for sign, records in came_and_went(changes)]
-    met = _met(table, changed)
     batches, signs = [], []
-    for partition, sign, records in changed:
-        decoded = decode_batch(records, table.positions(partition, met), EVERY_OFFSET)
-        batches.append(decoded.batch)
-        signs.append(np.full(decoded.batch.documents, sign, np.int64))
+    for place, cut in zip(since, cuts, strict=True):
+        for sign, records in came_and_went(followed(connection, table, cut, place, cut.meta.place)):
+            found = decode_batch(records, table.numbers(cut.partition), EVERY_OFFSET).batch
+            batches.append(found)
+            signs.append(np.full(found.documents, sign, np.int64))
+    every, sign_of_each = DocumentBatch.stacked(batches), np.concatenate(signs)
+    met = table.ascending(np.unique(every.words).astype(np.int64))
+    position: Int32 = places(len(table), met, np.int32)
+    in_rows, amounts = ascending_rows(every.indptr, position[every.words], every.counts)
+    batch = replace(every, words=in_rows, counts=amounts)
     words = [table.texts[number] for number in met.tolist()]
-    batch, sign_of_each = DocumentBatch.stacked(batches), np.concatenate(signs)
     of_words = statistics(batch, len(words), sign_of_each)
     return ChangedDocuments(words, met, *of_words, batch, sign_of_each, cuts[0].meta.settings.weighting)
-
-
-def _met(table: WordTable, changed: Sequence[tuple[int, int, Records]]) -> Int64:
-    """Return the numbers of the words in changed documents, in the order of the words."""
-    met = [np.zeros(0, np.int32)]
-    for partition, _, records in changed:
-        met.append(decode_batch(records, table.numbers(partition), EVERY_OFFSET).batch.words)
-    return table.ascending(np.unique(np.concatenate(met)).astype(np.int64))
 
 
 def followed(
@@ -352,7 +350,7 @@ class _PartitionReader:
         records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
         documents = msgpack.unpackb(names, raw=True) if ids else ()
         found = decode_batch(records, positions, self._cut.before)
-        place = Meta.unpack(facts).place if facts else Place(0, "")
+        place = METAS.unpack(facts).place if facts else Place(0, "")
         return place, Part(documents, records, found)
 
     def went(self, buckets: range, positions: Int64, place: Place, there: Part) -> list[Part]:
@@ -415,38 +413,14 @@ def read_documents(
 
     Raises CutGone, StateCorrupt, ComponentUnreachable.
     """
-    most = BUCKETS if limit is None else _most(counts, limit)
-    found = [_chosen(part, labelled) for parts in _buckets(counts, words, most, ids=True) for part in parts]
-    return _by_id(found)
-
-
-def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_000) -> DocumentBatch:
-    """Return the words of a sample of the documents, as positions in `words`.
-
-    words: distinct words.
-    limit: about how many documents to read. Whole hashes of ids are read; all if there are no more documents.
-
-    A word of several passages of a document comes several times. Raises as `read_documents`.
-    """
-    found = [part.found.batch for parts in _buckets(counts, words, _most(counts, limit)) for part in parts]
-    return DocumentBatch.stacked(found)
-
-
-def _most(counts: DocumentCounts, limit: int) -> int:
-    """Return how many hashes of each partition hold about `limit` documents together; all if there are no more."""
-    if counts.documents <= limit:
-        return BUCKETS
-    wanted = BUCKETS * limit // counts.documents
-    return max(1, wanted)
-
-
-def _buckets(counts: DocumentCounts, words: Sequence[str], most: int, *, ids: bool = False) -> Iterator[list[Part]]:
-    """Yield the documents of each hash, over these words."""
+    # The documents are spread evenly over the hashes.
+    most = BUCKETS if limit is None else min(BUCKETS, max(1, BUCKETS * limit // max(counts.documents, 1)))
     position = {word: k for k, word in enumerate(counts.words)}
     places = np.array([position.get(word, -1) for word in words], np.int64)
     # The last one is for words that no document has.
-    numbers = np.append(counts.numbers, -1)
-    return counts.buckets(numbers[places], ids=ids, most=most)
+    wanted = np.append(counts.numbers, -1)[places]
+    found = [_chosen(part, labelled) for parts in counts.buckets(wanted, ids=True, most=most) for part in parts]
+    return _by_id(found)
 
 
 # Many documents have the same labels, so each different text is read once. Digests of subjects differ from document to

@@ -34,7 +34,9 @@ from streamtopic.streams import MURMUR2
 
 __all__ = [
     "CHANGES",
+    "METAS",
     "MOST_UNSUMMED",
+    "SETTINGS",
     "ChangeEntry",
     "Cut",
     "CutGone",
@@ -244,19 +246,15 @@ class ModelSettings:
         """The weight of a document's word pairs."""
         return Weighting(self.cap)
 
-    def pack(self) -> bytes:
-        """Return the bytes that Redis keeps."""
-        return _SETTINGS.pack(self)
 
-
-_SETTINGS = Codec(ModelSettings, "the settings of a model in Redis cannot be read: run `streamtopic rebuild`")
+SETTINGS = Codec(ModelSettings, "the settings of a model in Redis cannot be read: run `streamtopic rebuild`")
 
 
 def stored_settings(connection: Connection, model: str) -> tuple[bytes | None, ModelSettings | None]:
     """Return the format of a model's state, and its settings; None for what is not there or cannot be read."""
     number, packed = connection.call("HMGET", ModelKeys(model).named("settings"), "schema", "settings")
     with suppress(StateCorrupt):
-        return number, _SETTINGS.unpack(packed or b"")
+        return number, SETTINGS.unpack(packed or b"")
     return number, None
 
 
@@ -329,15 +327,6 @@ class Meta:
     last: LastRecord | None = None
     through: int = 0
 
-    def pack(self) -> bytes:
-        """Return the bytes that Redis keeps."""
-        return _METAS.pack(self)
-
-    @classmethod
-    def unpack(cls, data: bytes) -> "Meta":
-        """Undo `pack`. Raises StateCorrupt."""
-        return _METAS.unpack(data)
-
     @property
     def place(self) -> Place:
         """The moment of the partition's history."""
@@ -354,7 +343,7 @@ class Meta:
         return self.removed > self.trimmed
 
 
-_METAS = Codec(Meta, "a partition's position cannot be read: run `streamtopic rebuild`")
+METAS = Codec(Meta, "a partition's position cannot be read: run `streamtopic rebuild`")
 
 
 def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
@@ -380,7 +369,7 @@ def _parsed(stored: Sequence[bytes | None]) -> Meta | None:
         return None
     # Before any other field is read: those of another format may be missing, which is not damage.
     check_format(number or b"")
-    return Meta.unpack(facts or b"")
+    return METAS.unpack(facts or b"")
 
 
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:

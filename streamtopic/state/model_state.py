@@ -28,7 +28,15 @@ from streamtopic.state.connection import (
     Stale,
 )
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.meta import Meta, ModelSettings, check_format, check_settings, read_meta, stored_settings
+from streamtopic.state.meta import (
+    METAS,
+    SETTINGS,
+    ModelSettings,
+    check_format,
+    check_settings,
+    read_meta,
+    stored_settings,
+)
 from streamtopic.state.reader import RemainingBase
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
@@ -141,7 +149,7 @@ class ModelState:
         # create a model, one decides; the other compares its settings with the answer.
         while (found := cls.find(connection, model)) is None:
             key = ModelKeys(model).named("settings")
-            made: list[Command] = [("HSET", key, "schema", STATE.number, "settings", settings.pack())]
+            made: list[Command] = [("HSET", key, "schema", STATE.number, "settings", SETTINGS.pack(settings))]
             connection.change(made, guards=[(("EXISTS", key), "0", "it is there")])
         check_settings(model, found.settings, settings)
         return found
@@ -285,11 +293,8 @@ class ModelState:
 
         records: of all versions, as `releases` gave them a moment ago; None: they are read, however many they are.
         """
-        found = self.withdrawn_alone()
         made = self.releases() if records is None else records
-        for _, record in made:
-            found.update(record["withdrawn"])
-        return found
+        return self.withdrawn_alone().union(*(record["withdrawn"] for _, record in made))
 
     def withdrawn_alone(self) -> set[int]:
         """Return the versions that `withdraw` marked: no later version names them."""
@@ -390,24 +395,20 @@ class ModelState:
 
         A record has the facts of its `entry`, too, as JSON has them.
         """
-        limit = () if count is None else ("COUNT", count)
-        return self._release_records([("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)])
+        return self.releases_among([(0, NEWEST)], count)
 
-    def releases_among(self, spans: Iterable[tuple[int, int]]) -> list[tuple[int, dict[str, Any]]]:
+    def releases_among(
+        self, spans: Iterable[tuple[int, int]], count: int | None = None
+    ) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record) of the versions within some spans that Redis has, oldest first.
 
         spans: first and last number of each. A service may have made a million versions: who needs some reads these.
+        count: number of versions of each span, the last ones; None for all.
         """
-        key = self._keys.named("releases")
-        return self._release_records([("XREVRANGE", key, str(last), str(first)) for first, last in spans])
-
-    def _release_records(self, reads: Sequence[tuple[str | int, ...]]) -> list[tuple[int, dict[str, Any]]]:
-        if not reads:
-            return []
-        number, *answers = self.connection.batch([("HGET", self._keys.named("settings"), "moved"), *reads])
-        moved = int(number or 0)
-        found = []
-        for entry, fields in sorted(chain.from_iterable(answers), key=_version_of):
+        limit = () if count is None else ("COUNT", count)
+        reads = [("XREVRANGE", self._keys.named("releases"), last, first, *limit) for first, last in spans]
+        moved, found = self.moved(), []
+        for entry, fields in sorted(chain.from_iterable(self.connection.batch(reads)), key=_version_of):
             version = _version_of((entry, fields))[0]
             kept = msgpack.unpackb(fields[b"release"])
             record = json.loads(kept["entry"]) | kept
@@ -490,7 +491,7 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: the last version made before documents were moved to other partitions, 0 without one.
     """
-    fixed = "schema", STATE.number, "settings", settings.pack()
+    fixed = "schema", STATE.number, "settings", SETTINGS.pack(settings)
     connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *fixed)
 
 
@@ -541,7 +542,7 @@ def _remove_position(connection: Connection, keys: PartitionKeys, *, rearranged:
     facts = connection.call("HGET", keys.meta, "facts")
     reached = 0
     with suppress(StateCorrupt):
-        reached = Meta.unpack(facts or b"").next_offset
+        reached = METAS.unpack(facts or b"").next_offset
     through = connection.call("HGET", keys.subject_secret, "through")
     # It only grows: a removal that was broken off and repeated finds the position where the new counting began.
     noted = 0 if rearranged else max(reached, int(through or 0))
@@ -583,7 +584,7 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
     keys = ModelKeys(model).partition(partition)
     meta = read_meta(connection, keys)
     noted = replace(meta, removed=meta.next_offset, removals=1, trimmed=0, summed_next=0)
-    connection.call("HSET", keys.meta, "facts", noted.pack())
+    connection.call("HSET", keys.meta, "facts", METAS.pack(noted))
 
 
 def remove_base(connection: Connection, model: str) -> None:

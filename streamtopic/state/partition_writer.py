@@ -24,6 +24,7 @@ from streamtopic.state.deletions import Forget, Forgets
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
 from streamtopic.state.meta import (
     CHANGES,
+    METAS,
     MOST_UNSUMMED,
     ChangeEntry,
     CutGone,
@@ -68,8 +69,6 @@ _ATTEMPTS = 5
 _SECRET_BYTES = 32
 # The share of a flush that is planned by averages. Below 1, so that most batches fit into one flush as a whole.
 _LIKELY = 0.97
-# The largest number of bytes that Lua counts exactly.
-_ALL = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +189,8 @@ class PartitionWriter:
 
     fence: the fencing token.
     meta: as of `open`, `reload` or the last own commit.
-    partitioner: name of the hash that chooses a document's partition.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
-    word_ids: number of ids that there are for words.
-    new_id: makes ids of commits and writers that no other process makes.
     clock: seconds since 1970.
     secret: of the partition; subjects are digested with it.
     """
@@ -205,21 +201,16 @@ class PartitionWriter:
         keys: PartitionKeys,
         fence: str,
         *,
-        word_ids: int = MAX_WORD_IDS,
-        new_id: Callable[[], str] = _random_id,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.connection = connection
         self.keys = keys
         self.partition = keys.number
         self.fence = fence
-        self.new_id = new_id
         self.forgets = Forgets(connection, keys)
         self._clock = clock
-        self._word_ids = word_ids
-        self.lexicon = Lexicon(new_id())
+        self.lexicon = Lexicon(_random_id())
         self.meta, self.vocabulary = self._read()
-        self.partitioner = self.meta.settings.partitioner
         self.secret: bytes = connection.call("HGET", keys.subject_secret, "secret")
 
     @classmethod
@@ -231,7 +222,6 @@ class PartitionWriter:
         settings: ModelSettings,
         *,
         first_offset: int = 0,
-        word_ids: int = MAX_WORD_IDS,
         clock: Callable[[], float] = time.time,
     ) -> "PartitionWriter":
         """Become the writer of a partition; earlier writers are Stale from now on.
@@ -247,7 +237,7 @@ class PartitionWriter:
         check_settings(model, read_meta(connection, keys).settings, settings)
         fence = _random_id()
         connection.change([("HSET", keys.meta, "fence", fence)], guards=[(("EXISTS", keys.meta), "1", "it is gone")])
-        return cls(connection, keys, fence, word_ids=word_ids, clock=clock)
+        return cls(connection, keys, fence, clock=clock)
 
     def prepare(self, batch: AddedDocuments, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
@@ -266,7 +256,7 @@ class PartitionWriter:
         keys = batch.ids[:records]
         named = filter(None, keys)
         asked = list(dict.fromkeys(named))
-        stored, looked = self.first_documents(asked, MAX_STORED_BYTES)
+        stored, looked = self.documents(asked)
         # Only now: the look-up may have read the words again, and the stored documents are numbered by them.
         numbers = self.vocabulary.numbers()
         looked_up = _before(keys, asked[looked:])
@@ -276,28 +266,14 @@ class PartitionWriter:
         """Count the changes and move the offset past their records, all or nothing.
 
         Stale if the offset, the state or the writer changed since the records were prepared. The state was read
-        again then, so prepare and resolve the records again. Raises StateError if no id is left for a new word, and
-        TakenOver as `reload` does.
+        again then, so prepare and resolve the records again. Raises as `plan` and `reload`.
         """
-        flush = self.plan(changes)
-        self._check_ids(flush)
-        result = self.commit(flush)
+        result = self.commit(self.plan(changes))
         if isinstance(result, Stale):
             self.reload()
             return result
         self.tidy()
         return result
-
-    def _check_ids(self, flush: Flush) -> None:
-        """Raise StateError if a flush needs more word ids than there are."""
-        given, most = flush.base.next_word, self._word_ids
-        # Before anything is written, so nothing is lost: a rebuild counts the same records from the first id on.
-        if given + len(flush.born) > most:
-            raise StateError(
-                f"partition {self.partition} has given {given:,} of {most:,} word ids, most to words that are gone, "
-                "and has none for new ones: run `streamtopic rebuild`, which gives new ids; all records from offset "
-                f"{flush.base.next_offset} on are still in the log"
-            )
 
     def reload(self) -> None:
         """Read position and words again, after a change that was not this writer's.
@@ -314,22 +290,16 @@ class PartitionWriter:
     def is_set_back(self) -> bool:
         """Return whether Redis holds an older position than this writer has seen there, or none."""
         facts = self.connection.call("HGET", self.keys.meta, "facts")
-        return facts is None or Meta.unpack(facts).next_offset < self.meta.next_offset
+        return facts is None or METAS.unpack(facts).next_offset < self.meta.next_offset
 
-    def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
-        """Return the live ones of these documents, whatever their size. Raises as `first_documents`."""
-        return self.first_documents(ids, _ALL)[0]
-
-    def first_documents(
-        self, ids: Iterable[bytes], most: int = MAX_STORED_BYTES
-    ) -> tuple[dict[bytes, StoredDocument], int]:
+    def documents(self, ids: Iterable[bytes]) -> tuple[dict[bytes, StoredDocument], int]:
         """Return the live ones of the first of these documents, and how many of the ids were looked for.
 
         ids: ids of documents; one that comes twice counts once.
-        most: bytes; the search ends once the records that were found hold so many.
 
-        The answer is as of `meta`, which is read again if it was out of date. Raises StateCorrupt, and TakenOver if
-        another process took ownership of the partition.
+        The search ends once the records that were found hold MAX_STORED_BYTES. The answer is as of `meta`, which is
+        read again if it was out of date. Raises StateCorrupt, and TakenOver if another process took ownership of the
+        partition.
         """
         asked = list(dict.fromkeys(ids))
         if not asked:
@@ -337,11 +307,11 @@ class PartitionWriter:
         keys = [self.keys.meta, *map(self.keys.documents, range(BUCKETS))]
         # Place 1 among the keys is meta's. A place is one byte of an argument, which the hashes never fill.
         places = bytes(2 + bucket for bucket in map(self.keys.bucket, asked))
-        arguments: list[str | bytes | int] = [most, places, msgpack.packb(asked, use_bin_type=False)]
+        arguments: list[str | bytes | int] = [MAX_STORED_BYTES, places, msgpack.packb(asked, use_bin_type=False)]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             facts, fence, looked, packed = self.connection.script(READ_DOCUMENTS, keys, arguments)
-            if (facts, fence) == (self.meta.pack(), self.fence.encode()):
+            if (facts, fence) == (METAS.pack(self.meta), self.fence.encode()):
                 break
             self.reload()
         found = msgpack.unpackb(packed, raw=True)
@@ -361,12 +331,15 @@ class PartitionWriter:
         # A lexicon only grows: without this, texts that are all refused or deleted would fill the memory.
         allowed = 2 * len(self.vocabulary) + _SPARE_WORDS
         if len(self.lexicon) > allowed:
-            self.lexicon = Lexicon(self.new_id())
+            self.lexicon = Lexicon(_random_id())
             self.vocabulary = self.vocabulary.renewed(self.lexicon)
 
     def plan(self, changes: Changes) -> Flush:
-        """Lay the changes out as a flush. Nothing is written, and the words stay as they are."""
-        meta, keys, commit = self.meta, self.keys, self.new_id()
+        """Lay the changes out as a flush. Nothing is written, and the words stay as they are.
+
+        Raises StateError if no id is left for a new word.
+        """
+        meta, keys, commit = self.meta, self.keys, _random_id()
         added, removed = changes.added, changes.removed
         came, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
         if added is not None and len(added):
@@ -374,6 +347,13 @@ class PartitionWriter:
             born = {word: number for number, word in enumerate(self.lexicon.words_of(entries), meta.next_word)}
             packed = encode_records(came, added.offsets, added.labels, added.subjects)
             records = dict(zip(added.ids, packed, strict=True))
+        # Before anything is written, so nothing is lost: a rebuild counts the same records from the first id on.
+        if meta.next_word + len(born) > MAX_WORD_IDS:
+            raise StateError(
+                f"partition {self.partition} has given {meta.next_word:,} of {MAX_WORD_IDS:,} word ids, most to words "
+                "that are gone, and has none for new ones: run `streamtopic rebuild`, which gives new ids; all records "
+                f"from offset {meta.next_offset} on are still in the log"
+            )
         gone = [stored.record for stored in removed.values()]
         went = decode_batch(Records.of(gone), np.arange(meta.next_word), EVERY_OFFSET).batch
         change = CHANGES.pack(ChangeEntry(meta.commit, commit, list(records.values()), gone, list(removed), born))
@@ -399,7 +379,7 @@ class PartitionWriter:
         steps = [*_document_steps(removed.keys() - records.keys(), records, keys), *_index_steps(named, unnamed, keys)]
         steps += self.forgets.added(changes.forgets) if changes.forgets else []
         steps.append(("HSET", keys.changes[meta.generation % 2], after.version, change))
-        steps.append(("HSET", keys.meta, "facts", after.pack()))
+        steps.append(("HSET", keys.meta, "facts", METAS.pack(after)))
         return Flush(meta, after, born, came, went, steps)
 
     def commit(self, flush: Flush) -> Outcome:
@@ -427,7 +407,7 @@ class PartitionWriter:
 
     def _written(self, after: Meta) -> tuple[Command, bytes]:
         """Return the command whose answer is this text as long as a position was written, and no other after it."""
-        return ("HGET", self.keys.meta, "facts"), after.pack()
+        return ("HGET", self.keys.meta, "facts"), METAS.pack(after)
 
     def _guards(self, base: Meta) -> list[Check]:
         """Return what must be so for a write that is based on a position."""
@@ -471,7 +451,7 @@ class PartitionWriter:
         steps: list[Command] = [
             ("SET", keys.statistics, WordStatistics(meta.place, *self.vocabulary.held()).pack()),
             ("UNLINK", keys.changes[after.generation % 2]),
-            ("HSET", keys.meta, "facts", after.pack()),
+            ("HSET", keys.meta, "facts", METAS.pack(after)),
         ]
         # A repetition after a lost answer would remove changes that readers have had no time to take up.
         result = self.connection.change(steps, guards=self._guards(meta), done=self._written(after))
@@ -499,7 +479,7 @@ class PartitionWriter:
             except (CutGone, StateCorrupt) as found:
                 # Words and changes of two states look like damage, too.
                 error = found
-            if self.connection.call("HGET", self.keys.meta, "facts") != meta.pack():
+            if self.connection.call("HGET", self.keys.meta, "facts") != METAS.pack(meta):
                 continue
             if isinstance(error, StateCorrupt):
                 raise error
@@ -528,7 +508,7 @@ def _create(connection: Connection, keys: PartitionKeys, settings: ModelSettings
     through = connection.call("HGET", keys.subject_secret, "through")
     begun = Meta(settings=settings, next_offset=first_offset, through=int(through or 0))
     steps: list[Command] = [
-        ("HSET", keys.meta, "schema", STATE.number, "fence", "", "facts", begun.pack()),
+        ("HSET", keys.meta, "schema", STATE.number, "fence", "", "facts", METAS.pack(begun)),
         ("HSETNX", keys.subject_secret, "secret", secrets.token_bytes(_SECRET_BYTES)),
         *Forgets(connection, keys).made(),
     ]

@@ -5,11 +5,10 @@ that added it lies before the cut that the base was learned from. So no fault ca
 scheduler follows the changes and notes the number; if changes are gone, it looks through the documents once.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, compress
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -190,20 +189,15 @@ class Reader:
         held: (words of the table,) whether documents hold a word.
         """
         table, last = self._table, self._last
-        numbers, words = (np.zeros(0, np.int64), ()) if last is None else (last.numbers, last.words)
-        fresh = held.copy()
-        fresh[numbers] = False
-        born = table.ascending(np.flatnonzero(fresh))
-        stays = held[numbers]
-        if not stays.all():
-            numbers, words = numbers[stays], list(compress(words, stays.tolist()))
-        if not len(born):
-            return numbers, words
-        texts = [table.texts[number] for number in born.tolist()]
-        places = [bisect_left(words, text) for text in texts]
-        # Most words stay as they were. Python merges two sorted runs in little time, where a sort of numbers would be
-        # longer than all else in a small update.
-        return np.insert(numbers, places, born), sorted([*words, *texts])
+        before = np.zeros(0, np.int64) if last is None else last.numbers
+        born = held.copy()
+        born[before] = False
+        if last is not None and not born.any() and held[before].all():
+            return before, last.words
+        # Most words stay as they were. Python sorts what is nearly sorted in little time, where a sort of all words
+        # would be longer than all else in a small update.
+        numbers = table.ascending(np.concatenate([before[held[before]], np.flatnonzero(born)]))
+        return numbers, [table.texts[number] for number in numbers.tolist()]
 
     def _statistics(self, cut: PartitionCut) -> WordStatistics:
         """Return the word statistics of a partition, and take up its words."""

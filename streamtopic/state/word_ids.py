@@ -29,7 +29,6 @@ __all__ = [
     "AddedDocuments",
     "Vocabulary",
     "WordPassage",
-    "number_words",
     "word_bytes",
     "word_text",
 ]
@@ -153,21 +152,6 @@ def word_text(stored: bytes) -> str:
     return stored.decode("utf-8", "surrogatepass")
 
 
-def number_words(entries: Int32, numbers: Int32, next_number: int) -> tuple[Int32, Int32]:
-    """Return the id of each word, and the entries that got an id here.
-
-    entries: of the words in a lexicon.
-    numbers: (entries of the lexicon,) id of each, -1 for none. An entry that is met first gets the next id.
-    next_number: the first id to give.
-    """
-    ids = np.empty(len(entries), np.int32)
-    born = np.empty(len(entries), np.int32)
-    new = born[: _number(entries, numbers, next_number, ids, born)].copy()
-    # The ids of new words hold from the commit on.
-    numbers[new] = -1
-    return ids, new
-
-
 @kernel
 def _number(entries: Int32, numbers: Int32, next_number: int, ids: Int32, born: Int32) -> int:
     """Fill `ids`, and the begin of `born` with the entries that got an id. Return how many did."""
@@ -262,12 +246,16 @@ class AddedDocuments:
     def numbered(self, numbers: Int32, next_id: int) -> tuple[DocumentBatch, Int32]:
         """Return the documents with word ids, and the entries that get an id by this.
 
-        numbers: id of each entry of the lexicon, as in `number_words`.
+        numbers: (entries of the lexicon,) id of each, -1 for none. An entry that is met first gets the next id.
         next_id: the first id to give.
         """
-        ids, born = number_words(self.batch.words, numbers, next_id)
+        entries = self.batch.words
+        ids, born = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
+        new = born[: _number(entries, numbers, next_id, ids, born)].copy()
+        # The ids of new words hold from the commit on.
+        numbers[new] = -1
         words, counts = ascending_rows(self.batch.indptr, ids, self.batch.counts.copy())
-        return replace(self.batch, words=words, counts=counts), born
+        return replace(self.batch, words=words, counts=counts), new
 
     def bodies(self, places: Sequence[int], numbers: Int32, next_id: int) -> dict[int, bytes]:
         """Return the passages of the documents at these places as `StoredDocument.body` has them.

@@ -191,7 +191,7 @@ def test_stored_documents_are_read_within_bounds(connection):
     known, left, rounds, peaks = {*ids}, [b"not there", *ids, b"nor this"], [], []
     while left:
         tracemalloc.start()
-        stored, looked = state.first_documents(left)
+        stored, looked = state.documents(left)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert [document for document in left[:looked] if document in known] == list(stored)

@@ -15,7 +15,7 @@ from plain_counts import plain_counts
 from streamtopic.counts import Weighting
 from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.ingest.rejections import rejections
+from streamtopic.service.ingest.rejections import RefusedRecords
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.state.model_state import remove_partition
@@ -162,7 +162,7 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         assert {b"tx-0", b"tx-1"} & set(oracle.books[0].live) == {b"tx-1"}
         totals = ingest.state.meta.totals
         assert {name: totals.get(name, 0) for name in oracle.books[0].totals} == dict(oracle.books[0].totals)
-        assert [pointer.offset for pointer in rejections(log, names)] == refused
+        assert [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest] == refused
         assert max(pointer.size for pointer in log.read(names.rejected, 0, 0, 10_000)) < 2_048
         end = ingest.state.meta.next_offset
         left = documents_in_log(log, names.documents, {0: end}, lambda *_: None)
@@ -180,7 +180,7 @@ def test_forged_pointers_stop_nobody(names, kafka_server):
     """Whoever may write to the rejected topic: listing passes over what is no pointer."""
     log, _ = open_log(kafka_server.servers)
     with log:
-        before = [pointer.offset for pointer in rejections(log, names)]
+        before = [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest]
         values = [
             b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"partition": 0, "offset": float("inf"), "reason": "x"}),
             msgpack.packb({"partition": "0", "offset": "1", "reason": "x"}),
@@ -191,5 +191,5 @@ def test_forged_pointers_stop_nobody(names, kafka_server):
         elsewhere = {"partition": 10**6, "offset": 3, "reason": "format", "topic": ""}
         for number, value in enumerate([*values, msgpack.packb(far), msgpack.packb(elsewhere)]):
             append(log, names.rejected, b"forged-%d" % number, value, partition=0)
-        found = [pointer.offset for pointer in rejections(log, names)]
+        found = [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest]
         assert found == [*before, 10**15, 3]

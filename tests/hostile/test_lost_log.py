@@ -23,6 +23,7 @@ from streamtopic.service.watching import Health, Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey
 from streamtopic.state import ModelSettings
+from streamtopic.state.meta import METAS
 from streamtopic.streams import FileLog, TopicNames, open_log
 from waiting import until
 
@@ -155,7 +156,7 @@ def test_a_log_that_is_whole_is_not_refused(counted):
         assert service.status()["healthy"]
         # The last record of the state is the one that compaction took.
         now = dataclasses.replace(service.reader.position(0), last=position.last)
-        service.connection.call("HSET", keys.meta, "facts", now.pack())
+        service.connection.call("HSET", keys.meta, "facts", METAS.pack(now))
         service.add(documents(30, 40))
         service.settle()
         assert service.status()["healthy"]

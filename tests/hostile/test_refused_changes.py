@@ -16,7 +16,7 @@ from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import LIMITS, encode_delete
 from streamtopic.errors import StateMismatch
 from streamtopic.service.ingest.missed_deletes import delete_missed
-from streamtopic.service.ingest.rejections import rejections
+from streamtopic.service.ingest.rejections import RefusedRecords
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter
 from streamtopic.state.model_state import remove_partition
@@ -66,9 +66,8 @@ def test_a_refused_change_removes_what_the_id_held(world, value, caplog):
     with caplog.at_level(logging.WARNING, "streamtopic.service.ingest.partition_ingest"):
         assert world.drain() == {"rejected": 2, "deleted_by_refusal": 1}
     assert (world.live(), world.counted()) == ({"b"}, world.recounted())
-    assert [(pointer.document, pointer.offset) for pointer in rejections(world.log, world.topics)] == [
-        (b"a", 2), (b"unknown", 3),
-    ]  # fmt: skip
+    pointers = RefusedRecords.read(world.log, world.topics, 10).newest
+    assert [(pointer.document, pointer.offset) for pointer in pointers] == [(b"a", 2), (b"unknown", 3)]
     (forget,) = world.ingests[0].state.forgets.read()
     assert (forget.document, forget.kind, forget.found) == (b"a", ForgetKind.REFUSED, True)
     assert not forget.wants_receipt

@@ -32,7 +32,7 @@ def opened(connection):
 def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
     """Commit one flush: (id, words) to add, ids to remove."""
     offset = state.meta.next_offset
-    stored = state.documents(remove)
+    stored, _ = state.documents(remove)
     added = [
         (name, offset + k, [(len(words), {word: words.count(word) for word in words})])
         for k, (name, words) in enumerate(add)

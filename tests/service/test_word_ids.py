@@ -5,13 +5,15 @@ from ingest_world import NOW, IngestWorld
 
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
+from streamtopic.state import partition_writer
 from streamtopic.state.model_state import remove_partition
 from streamtopic.streams import FileLog
 
 
-def world_of(connection, folder, ids):
-    """Return a model of one partition that has so many word ids."""
-    return IngestWorld(connection, FileLog(folder / "log", clock=lambda: NOW), 1, word_ids=ids)
+@pytest.fixture
+def world(connection, tmp_path):
+    """A model of one partition."""
+    return IngestWorld(connection, FileLog(tmp_path / "log", clock=lambda: NOW), 1)
 
 
 def add(document, words):
@@ -19,9 +21,9 @@ def add(document, words):
     return encode_add(document, counts=dict.fromkeys(words.split(), 2))
 
 
-def test_ids_that_run_out_stop_ingest_and_a_rebuild_goes_on(connection, tmp_path):
+def test_ids_that_run_out_stop_ingest_and_a_rebuild_goes_on(world, connection, monkeypatch):
     """The flush that needs more is not written, the error names the remedy, and nothing is lost by it."""
-    world = world_of(connection, tmp_path, 4)
+    monkeypatch.setattr(partition_writer, "MAX_WORD_IDS", 4)
     world.send(add("a", "one two three"), encode_delete("a", "r"))
     while world.ingests[0].step(1).records:
         pass
@@ -41,9 +43,9 @@ def test_ids_that_run_out_stop_ingest_and_a_rebuild_goes_on(connection, tmp_path
     assert world.live() == {"c"}
 
 
-def test_words_that_are_known_or_come_and_go_need_no_id(connection, tmp_path):
+def test_words_that_are_known_or_come_and_go_need_no_id(world, monkeypatch):
     """With every id given, deletions, documents of known words, and words that end in their own flush are counted."""
-    world = world_of(connection, tmp_path, 2)
+    monkeypatch.setattr(partition_writer, "MAX_WORD_IDS", 2)
     world.send(add("a", "one two"))
     world.drain()
     world.send(add("b", "one"), add("c", "three four"), encode_delete("c", "r"))

@@ -7,6 +7,7 @@ import numpy as np
 from added_documents import added_documents
 from campaign.oracle import Life, count
 from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter
+from streamtopic.state.meta import METAS
 
 
 @dataclass
@@ -90,9 +91,12 @@ class Run:
     def plan(self):
         """Return what waits as one flush."""
         state, keys = self.state, self.state.keys
-        if state.connection.call("HMGET", keys.meta, "fence", "facts") != [state.fence.encode(), state.meta.pack()]:
+        if state.connection.call("HMGET", keys.meta, "fence", "facts") != [
+            state.fence.encode(),
+            METAS.pack(state.meta),
+        ]:
             self.state.reload()
-        stored = self.state.documents(self.pending)
+        stored, _ = self.state.documents(self.pending)
         added = added_documents(self.state, *filter(None, self.pending.values()))
         return self.state.plan(Changes(self.offset, added, stored))
 

@@ -28,7 +28,7 @@ def follow(run, after, through=None):
 def remove(run, number, kind=ForgetKind.DELETED):
     """Commit the removal of a document with its entry, as ingest does."""
     document = f"d{number}".encode()
-    ((_, stored),) = run.state.documents([document]).items()
+    ((_, stored),) = run.state.documents([document])[0].items()
     forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 1, 1)
     run.offset += 1
     run.live.documents.pop(document)

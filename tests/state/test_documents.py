@@ -11,7 +11,7 @@ from added_documents import added_documents
 from plain_counts import plain_counts
 from streamtopic.errors import CountsOverflow, StateCorrupt
 from streamtopic.state import Applied, Changes, Reader, document_counts
-from streamtopic.state.document_counts import read_documents, sample_words
+from streamtopic.state.document_counts import read_documents
 from streamtopic.state.redis_keys import BUCKETS
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
@@ -66,7 +66,7 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(run, monkeypatch):
     """Between any two hashes documents come, go, come back, change and go again, and one sum is made."""
     monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
     counts, before = now(run), live(run)
-    sampled = sample_words(counts, counts.words, limit=100).documents
+    sampled = read_documents(counts, counts.words, limit=100).ids
     expected = list(parts_of(counts))
     found = []
     for number, part in enumerate(parts_of(counts)):
@@ -86,7 +86,7 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(run, monkeypatch):
             run.sum()
     assert found == expected
     assert plain(read_documents(counts, counts.words), counts.words) == before
-    assert sample_words(counts, counts.words, limit=100).documents == sampled
+    assert read_documents(counts, counts.words, limit=100).ids == sampled
     assert plain(read_documents(now(run), WORDS), WORDS) == live(run)
 
 
@@ -96,7 +96,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(run):
     digest = plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
     for people in (b"a" * 16, b"b" * 16):
         for document in list(run.live.documents)[::40]:
-            old = run.state.documents([document])[document]
+            old = run.state.documents([document])[0][document]
             renamed = added_documents(run.state, (document, old.offset, *run.live.documents[document][1:]))
             run.offset += 1
             changes = Changes(run.offset, replace(renamed, subjects=[(people,)]), {document: old})
@@ -115,7 +115,7 @@ def test_documents_that_redis_loses_meanwhile_are_missed(run, lost):
     run.connection.call("DEL", *(hashes if lost == "all of it" else hashes[50:51]))
     reads = [
         lambda: read_documents(counts, counts.words),
-        lambda: sample_words(counts, counts.words, limit=100),
+        lambda: read_documents(counts, counts.words, limit=100),
         lambda: counts.restrict(every),
         lambda: counts.touching(every, every == 1),
         lambda: counts.symmetric(every),

@@ -34,7 +34,7 @@ def planned(run):
 
 def twin(run):
     """Return a writer with the same token, as after Redis was set back: nothing but its commits tells it apart."""
-    return PartitionWriter(run.connection, run.state.keys, run.state.fence, new_id=lambda: "other" * 5)
+    return PartitionWriter(run.connection, run.state.keys, run.state.fence)
 
 
 def refused(run, write, expected):

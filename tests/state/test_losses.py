@@ -37,7 +37,7 @@ def planned(run, number):
     """Return a flush of a document of a subject, with all that one may bring beside it; an older document goes."""
     document, offset, digest = f"d{number}".encode(), run.offset, subject_digest(f"person{number}", run.state.secret)
     added = replace(added_documents(run.state, (document, offset, passages(number))), subjects=[(digest,)])
-    gone = run.state.documents([f"d{number - 5}".encode()])
+    gone, _ = run.state.documents([f"d{number - 5}".encode()])
     kind = ForgetKind.DELETED
     changes = Changes(
         offset + 1,

@@ -17,7 +17,6 @@ from streamtopic.service.ingest.resolve import resolve
 from streamtopic.service.log_history import count_remedy, departures
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
-    MAX_WORD_IDS,
     Changes,
     ForgetKind,
     LastRecord,
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from streamtopic.service.ingest.decode import Decoded
     from streamtopic.service.ingest.resolve import Resolution
     from streamtopic.service.ingest.suppressions import Suppressions
-    from streamtopic.state import Connection, Lexicon, ModelSettings
-    from streamtopic.streams import EventLog, Record, TopicNames
+    from streamtopic.state import Connection, ModelSettings
+    from streamtopic.streams import EventLog, TopicNames
 
 __all__ = ["Ingest", "Progress", "count_to_the_end"]
 
@@ -87,7 +86,6 @@ class Ingest:
 
     settings: of the model.
     clock: seconds since 1970, for receipts.
-    word_ids: how many ids the partition may give to words.
     suppressions: who is suppressed; None in a model without any.
 
     The changes of the partition are free of a removed document within `residue_max_age`, seconds that may be set.
@@ -109,7 +107,6 @@ class Ingest:
         *,
         settings: ModelSettings,
         clock: Callable[[], float],
-        word_ids: int = MAX_WORD_IDS,
         suppressions: Suppressions | None = None,
     ) -> None:
         known = log.describe(topics.documents)
@@ -127,7 +124,6 @@ class Ingest:
             partition,
             settings,
             first_offset=log.begin(topics.documents, partition),
-            word_ids=word_ids,
             clock=clock,
         )
         self.residue_max_age = _RESIDUE_SECONDS
@@ -197,17 +193,16 @@ class Ingest:
                 return progress
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
-    def sum_if_due(self) -> bool:
+    def sum_if_due(self) -> None:
         """Write the word statistics again where many changes came since, or changes hold a removed document for long.
 
-        Return whether that was done. Raises as `step`.
+        Raises as `step`.
         """
         held = self.state.meta.holds_removed
-        done = self.state.keep_summed(self.residue_max_age)
+        self.state.keep_summed(self.residue_max_age)
         if held and not self.state.meta.holds_removed:
             extra = {"event": "changes_cleared", "partition": self.partition}
             logger.info("partition %d: its changes hold no deleted document any more", self.partition, extra=extra)
-        return done
 
     def check_log(self) -> None:
         """Raise StateMismatch if the log is not the one that was counted, or has partitions that nobody counts."""
@@ -387,11 +382,9 @@ class _ReadAhead:
     def at(self, offset: int, max_records: int) -> Decoded | None:
         """Return at least one record from `offset` on; None at the end of the log."""
         known, decoded = self._next
-        if known != offset or decoded is None:
+        # If the state has begun a new table of words, the same entries name other words in it.
+        if known != offset or decoded is None or decoded.lexicon is not self._state.lexicon:
             decoded = self._begin(offset, max_records).result()
-        elif decoded.lexicon is not self._state.lexicon:
-            # The state has begun a new table of words, where the same entries name other words.
-            decoded = self._decoded(decoded.records)
         self._next = offset, decoded
         return decoded
 
@@ -415,16 +408,12 @@ class _ReadAhead:
 
     def _begin(self, offset: int, max_records: int) -> Future[Decoded | None]:
         """Begin to read and decode records from `offset` on; None at the end of the log."""
-        lexicon = self._state.lexicon
+        state, settings, lexicon = self._state, self._state.meta.settings, self._state.lexicon
 
         def read() -> Decoded | None:
-            records = self._log.read(self._topic, self._state.partition, offset, max_records, _BYTES)
-            return self._decoded(records, lexicon) if records else None
+            records = self._log.read(self._topic, state.partition, offset, max_records, _BYTES)
+            if not records:
+                return None
+            return decode_all(records, lexicon, settings.partitions, settings.partitioner, state.secret)
 
         return _reading.submit(read)
-
-    def _decoded(self, records: Sequence[Record], lexicon: Lexicon | None = None) -> Decoded:
-        """Decode records of this partition. lexicon: gets their words; None for that of the state."""
-        state = self._state
-        partitions = state.meta.settings.partitions
-        return decode_all(records, lexicon or state.lexicon, partitions, state.partitioner, state.secret)

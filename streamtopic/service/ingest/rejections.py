@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 import msgpack
@@ -11,11 +12,11 @@ import msgpack
 from streamtopic.streams import pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["RefusedRecords", "Rejection", "parse_rejection", "rejections"]
+__all__ = ["RefusedRecords", "Rejection", "parse_rejection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Rejection:
     offset: int
     reason: str
     time_ms: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place of the refused record."""
+        return self.partition, self.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +58,23 @@ class RefusedRecords:
 
     @classmethod
     def read(cls, log: EventLog, names: TopicNames, last: int, most: int | None = None) -> Self:
-        """Count the refused records. last: number of them to keep; most: records to read, None for all."""
-        counted = Counter[str]()
+        """Count the refused records. Records of the topic that point at none are left out.
+
+        last: number of them to keep.
+        most: number of records to read, the last of the topic; None for all.
+        """
+        begin, counted = log.begin(names.rejected, 0), Counter[str]()
+        first = begin if most is None else max(begin, log.end(names.rejected, 0) - most)
         # A hostile producer can fill the topic: only the newest are kept in memory.
         kept: deque[Rejection] = deque(maxlen=last)
-        for rejection in rejections(log, names, most):
-            counted[rejection.reason] += 1
-            kept.append(rejection)
-        cut = most is not None and log.end(names.rejected, 0) - log.begin(names.rejected, 0) > most
-        return cls(counted.total(), dict(counted.most_common()), tuple(kept), cut)
-
-
-def rejections(log: EventLog, names: TopicNames, newest: int | None = None) -> Iterator[Rejection]:
-    """Yield the rejections in the rejected topic, oldest first; records that are not rejections are left out.
-
-    newest: number of records to read, the last of the topic; None for all.
-    """
-    # A place is listed once: ingest that was killed before its commit writes its pointers again.
-    seen = set[tuple[int, int]]()
-    begin = log.begin(names.rejected, 0)
-    if newest is not None:
-        begin = max(begin, log.end(names.rejected, 0) - newest)
-    for page in pages(log, names.rejected, 0, begin):
-        for record in page:
-            rejection = parse_rejection(record)
-            if rejection is None:
-                continue
-            place = rejection.partition, rejection.offset
-            if place not in seen:
-                seen.add(place)
-                yield rejection
+        # A place is listed once: ingest that was killed before its commit writes its pointers again.
+        seen = set[tuple[int, int]]()
+        for rejection in map(parse_rejection, chain.from_iterable(pages(log, names.rejected, 0, first))):
+            if rejection is not None and rejection.place not in seen:
+                seen.add(rejection.place)
+                counted[rejection.reason] += 1
+                kept.append(rejection)
+        return cls(counted.total(), dict(counted.most_common()), tuple(kept), first > begin)
 
 
 def parse_rejection(record: Record) -> Rejection | None:

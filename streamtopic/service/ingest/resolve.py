@@ -191,7 +191,8 @@ class _Run:
         # The same content again forgets nothing, so it must not count against the deletion capacity.
         if self.same(have, k):
             self.totals["unchanged"] += 1
-            if self.subjects(have) != self.documents.subjects[k]:
+            named = self.documents.subjects[have] if isinstance(have, int) else have.subjects
+            if named != self.documents.subjects[k]:
                 # It is still the document of the earlier record, so its offset stays.
                 self.offsets[k] = self.offset(have)
                 self.current[document] = k
@@ -209,10 +210,6 @@ class _Run:
         else:
             labels, body = have.labels, have.body
         return dict(labels) == self.documents.labels[k] and body == self.bodies[k]
-
-    def subjects(self, have: StoredDocument | int) -> tuple[bytes, ...]:
-        """Return the digests of the subjects of a live document."""
-        return self.documents.subjects[have] if isinstance(have, int) else have.subjects
 
     def offset(self, have: StoredDocument | int) -> int:
         """Return the offset of the record that added a live document."""

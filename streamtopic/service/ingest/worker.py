@@ -107,7 +107,6 @@ class IngestWorker:
                 self._watch.counted(partition, progress)
                 # Counted, or found the end of its log: both are progress.
                 self._watch.health.moved()
-            if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)
         for partition in list(self._ingests):

@@ -59,7 +59,7 @@ from streamtopic.state import (
     RemainingBase,
     Stale,
 )
-from streamtopic.state.document_counts import read_documents, sample_words
+from streamtopic.state.document_counts import read_documents
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
 
@@ -83,6 +83,9 @@ logger = logging.getLogger(__name__)
 
 # Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
 _RETIRED = 20
+
+# Documents, about, on which NPMI of a version is measured.
+_SAMPLE = 20_000
 
 
 class LeaseKeeper:
@@ -643,6 +646,6 @@ def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     try:
-        return sample_words(made.counts, made.words)
+        return read_documents(made.counts, made.words, limit=_SAMPLE).batch
     except CutGone:
         return None

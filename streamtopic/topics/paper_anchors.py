@@ -13,7 +13,7 @@ from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.learner_options import too_few_words, too_much_alike
-from streamtopic.topics.products import times
+from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.reproducible import check_arithmetic, cholesky, chunks, each_span, solve_lower
 
 __all__ = ["farthest_rows", "row_norms"]
@@ -110,9 +110,8 @@ class _Search:
     def _choose(self, k: int, row: int) -> None:
         """Make a candidate's row the chosen row k, and take the inner products of all candidates with it."""
         self.chosen[k] = row
-        thin = np.zeros((self.q.n, 1))
-        _write_row(self.q.rows, self.candidates[row], self.scale[row], thin[:, 0])
-        self.inner[k] = times(self.q, thin, self.candidates)[:, 0] * self.scale
+        own = dense_rows(self.q, self.candidates[row : row + 1])[0] * self.scale[row]
+        self.inner[k] = times(self.q, own[:, None], self.candidates)[:, 0] * self.scale
 
     def _eliminate(self, L: Float, first: int) -> None:
         """Solve L y = b for all candidates, rows of y from `first` on, and take |y|^2 off their norms."""
@@ -140,15 +139,6 @@ def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
             total += value * value
         norms[i] = total
     return norms
-
-
-@kernel
-def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
-    """Write the entries of a scaled row to `out` (n,)."""
-    w = q.wide_indptr[row]
-    for k in range(q.indptr[row], q.indptr[row + 1]):
-        exact, w = read(q, k, w)
-        out[q.columns[k]] = float(exact) * scale
 
 
 @allocating

@@ -148,7 +148,7 @@ class SituationReader:
         return replace(situation, forgetting_ms=forgetting, holding_ms=int(1000 * (now - since)))
 
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
-        last, base = self.last(), self.base()
+        last, base = last_version(self.newest()[1]), self.base()
         lost = None if last is None else self._lost(last, base)
         documents = sum(meta.documents for meta in positions.values())
         known = Situation(documents, failed=failed, requested=requested, lost=lost, unsent=self.unsent())
@@ -179,10 +179,6 @@ class SituationReader:
     def newest(self) -> tuple[int, dict[str, Any]]:
         """Return number and record of the newest version in Redis, 0 and {} before the first."""
         return next(iter(self._state.releases(1)), (0, {}))
-
-    def last(self) -> Envelope | None:
-        """Return the newest version, None before the first; see `last_version`."""
-        return last_version(self.newest()[1])
 
     def base(self) -> Base | None:
         """Return the base model, None before the first."""

@@ -265,7 +265,8 @@ def _document(words: npt.NDArray[np.integer], tokens: int = _TOKENS) -> Document
     chosen = np.unique(words)[:tokens].astype(np.int32)
     each = tokens // max(len(chosen), 1)
     counts = np.full(len(chosen), each, np.int32)
-    return (_passage(chosen, counts),)
+    # Every token has a count.
+    return (Passage(int(counts.sum()), chosen, counts),)
 
 
 def _text(words: npt.NDArray[np.integer], shared: npt.NDArray[np.integer]) -> Document:
@@ -275,11 +276,6 @@ def _text(words: npt.NDArray[np.integer], shared: npt.NDArray[np.integer]) -> Do
         part = np.union1d(words[k::_PASSAGES], shared)
         document += _document(part, MAX_LENGTH)
     return document
-
-
-def _passage(words: npt.NDArray[np.int32], counts: npt.NDArray[np.int32]) -> Passage:
-    """Return a passage in which every token has a count."""
-    return Passage(int(counts.sum()), words, counts)
 
 
 def _digest(fit: TopicFit, counts: Counts) -> str:

@@ -349,7 +349,7 @@ def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
 
     far = head_sensitivity(constants, task)
     first = tuple(generator.normal(size=_SIZE) for _ in range(2))
-    second = tuple(B + _step(generator, B.shape, far) for B in first)
+    second = tuple(B + _scaled(generator.normal(size=B.shape), far) for B in first)
     return Game("two heads of withheld topics", first, second, (noised, noised), guarantee.epsilon, guarantee.delta)
 
 
@@ -363,8 +363,8 @@ def theorem_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
     A = generator.dirichlet(np.full(words, 0.1), topics).T
     # The upper triangle of R for 10 topics.
     R = generator.uniform(0, 0.01, 55)
-    other_A = A + _step(generator, A.shape, plan.topics.sensitivity)
-    other_R = R + _step(generator, R.shape, plan.covariance.sensitivity)
+    other_A = A + _scaled(generator.normal(size=A.shape), plan.topics.sensitivity)
+    other_R = R + _scaled(generator.normal(size=R.shape), plan.covariance.sensitivity)
     mechanisms = (_planned(plan.topics), _planned(plan.covariance))
     spent = plan.together.epsilon(guarantee.delta)
     name = "topics and covariance of theorem mode"
@@ -392,13 +392,6 @@ def private_game(guarantee: Guarded) -> Game:
 def _planned(plan: NoisePlan) -> Mechanism:
     """Return the noise of a plan."""
     return lambda values, seed: add_noise(values, plan, seed)
-
-
-def _step(generator: np.random.Generator, shape: tuple[int, ...], length: float) -> Float64:
-    """Return an array of this length in a random direction, in which every entry has a part."""
-    direction = generator.normal(size=shape)
-    square = float((direction**2).sum())
-    return np.asarray(length * direction / math.sqrt(square))
 
 
 @dataclass(frozen=True, slots=True)

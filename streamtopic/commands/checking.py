@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import hashlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 
     from streamtopic.audit.attack import AuditResult
     from streamtopic.counts import Counts
+    from streamtopic.documents.events import Passages
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
     from streamtopic.signed import Receipt, RequestReceipt
+    from streamtopic.state import DocumentCounts
+    from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["COMMANDS", "finding_lines"]
 
@@ -152,15 +156,35 @@ def _audit(args: argparse.Namespace) -> int:
 def _audit_counts(args: argparse.Namespace, settings: Settings) -> Counts:
     """Return the counts to attack: of an instance, of a file, or of docstrings."""
     from streamtopic.service.assembly import learner_options, reader_of
-    from streamtopic.service.verify.recount import counts_of_corpus, counts_of_instance
+    from streamtopic.service.verify.recount import recount
 
     options = learner_options(settings)
     if uses_instance(args, settings):
         with open_instance(args) as service:
-            return counts_of_instance(reader_of(service), options)
-    corpus = read_corpus(args)
+            return reader_of(service).read(partial(_near_vocabulary, options=options))
+    documents = read_corpus(args).documents
     with progress("counting", "documents", quiet=args.json) as update:
-        return counts_of_corpus(corpus, options, update)
+
+        def counted() -> Iterator[Passages]:
+            for number, document in enumerate(documents):
+                update(number, len(documents))
+                yield document.passages
+
+        return recount(counted(), options.weighting)
+
+
+def _near_vocabulary(counts: DocumentCounts, *, options: LearnerOptions) -> Counts:
+    """Return the counts of all words that are in the vocabulary or within ten documents of it."""
+    import numpy as np
+
+    from streamtopic.counts import Counts
+    from streamtopic.topics.learner import thresholds
+
+    limits = thresholds(max(counts.documents, 1), options)
+    # An audit deletes a few documents, so only words this near to a threshold can cross it.
+    near = (counts.frequency >= limits.least - 10) & (counts.frequency <= limits.most + 10)
+    keep = np.flatnonzero(near)
+    return Counts([counts.words[k] for k in keep.tolist()], counts.restrict(keep))
 
 
 def _audit_text(found: AuditResult) -> str:

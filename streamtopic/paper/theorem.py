@@ -74,22 +74,22 @@ _RELATIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": opera
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of the proof, `value relation limit`.
+    """One condition of the proof, `value relation bound`.
 
     name: the condition in words, with its symbols in the paper.
-    paper: where the paper states it.
+    source: where the paper states it.
     """
 
     name: str
     value: float
     relation: Literal["<", "<=", ">", ">="]
-    limit: float
-    paper: str
+    bound: float
+    source: str
 
     @property
     def holds(self) -> bool:
         """Whether the comparison is true; false if a number is missing (nan)."""
-        return bool(_RELATIONS[self.relation](self.value, self.limit))
+        return bool(_RELATIONS[self.relation](self.value, self.bound))
 
 
 @dataclass(frozen=True, slots=True)

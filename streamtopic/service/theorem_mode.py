@@ -22,7 +22,7 @@ import numpy as np
 from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
 from streamtopic.paper.algorithm1 import BaseStatistics, Remaining, remaining, remaining_counts
 from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
-from streamtopic.paper.theorem import Condition, Examined, TheoremOptions, draw, examine
+from streamtopic.paper.theorem import Examined, TheoremOptions, draw, examine
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.modeller import Made, Modeller, NotVerified, learn_cold
 from streamtopic.service.schedule.payload import (
@@ -239,27 +239,5 @@ def _facts(run: Examined) -> dict[str, Any]:
         "sigma_R": plan.covariance.sigma,
         "epsilon_each": plan.topics.epsilon,
     }
-    return {
-        "checks": [_check(check) for check in run.checks],
-        "constants": {name: _plain(value) for name, value in constants.items()},
-        "vacuity": run.vacuity,
-    }
-
-
-def _check(check: Condition) -> dict[str, Any]:
-    """Return a condition of the proof in types of msgpack and JSON."""
-    return {
-        "name": check.name,
-        "value": _plain(check.value),
-        "relation": check.relation,
-        "bound": _plain(check.limit),
-        "source": check.paper,
-        "holds": check.holds,
-    }
-
-
-def _plain(value: float) -> float | int | None:
-    """Return a number in a type of msgpack and JSON, None for an infinity or nan."""
-    if isinstance(value, int):
-        return value
-    return float(value) if math.isfinite(value) else None
+    checks = [asdict(check) | {"holds": check.holds} for check in run.checks]
+    return {"checks": checks, "constants": constants, "vacuity": run.vacuity}

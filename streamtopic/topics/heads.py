@@ -43,7 +43,6 @@ __all__ = [
     "fit_head",
     "gradient",
     "hessian",
-    "loss",
     "minimise",
     "rounding",
     "rounding_bound",
@@ -190,11 +189,6 @@ class LabelledDocuments:
         numbers = np.arange(len(place))
         return np.asarray(classes[:, None] == numbers)
 
-    def take(self, documents: Positions) -> "LabelledDocuments":
-        """Return the documents at these positions, in the order given."""
-        labels = tuple(self.labels[k] for k in documents)
-        return LabelledDocuments(self.words, self.counts[documents], labels)
-
     def over(self, words: Sequence[str]) -> "LabelledDocuments":
         """Return the same documents over other words. A word that was not counted has 0."""
         if self.words == tuple(words):
@@ -304,25 +298,14 @@ class Solved:
     gradient: float
 
 
-def loss(phi: Float, member: Mask, ridge: float, w: Float) -> float:
-    """Return f(w).
+def gradient(phi: Float, member: Mask, ridge: float, w: Float) -> Float:
+    """Return grad f(w), (k,): mean (sigma(phi w) - y) phi + lambda w.
 
     phi: (m, k) features of the documents.
     member: (m,) whether a document is of the class.
     ridge: lambda.
     w: (k,) weights.
     """
-    sign = np.where(member, 1.0, -1.0)
-    margin = sign * (phi @ w)
-    # log(1 + exp(-margin)), without an exponential that could overflow.
-    small = np.exp(-np.abs(margin))
-    costs = np.maximum(-margin, 0.0) + np.log1p(small)
-    penalty = ridge / 2 * (w @ w)
-    return float(costs.mean() + penalty)
-
-
-def gradient(phi: Float, member: Mask, ridge: float, w: Float) -> Float:
-    """Return grad f(w), (k,): mean (sigma(phi w) - y) phi + lambda w. Parameters as in `loss`."""
     residual = expit(phi @ w) - member
     # Summed in blocks, so that rounding grows with the size and the number of blocks and not with their product.
     total = np.zeros(phi.shape[1])
@@ -376,7 +359,7 @@ def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) 
 
     If rounding ends the descent above `goal`, the norm that was reached is returned.
 
-    start: (k,) weights. goal: of ||grad||. Other parameters as in `loss`.
+    start: (k,) weights. goal: of ||grad||. Other parameters as in `gradient`.
     """
     w = start.copy()
     g = gradient(phi, member, ridge, w)

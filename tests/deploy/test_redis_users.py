@@ -52,8 +52,10 @@ def run(service):
             writer = ingest.open_ingest(0)
             found["counted"] = sum(progress.records for progress in writer.drain())
             writer.sum_if_due()
+        with service("operator") as operator:
+            operator.state.request("unlearn" if deleted else "retrain")
         with service("schedule") as scheduler:
-            found["step"] = scheduler.scheduler.step("retrain" if not deleted else "unlearn")
+            found["step"] = scheduler.scheduler.step()
             found["receipts"] = publish(scheduler.publisher)
             found["residue"] = scheduler.leader.clear_residue(whole=True)
             found["published"] = scheduler.publisher.step()
@@ -204,9 +206,11 @@ def test_a_person_is_forgotten_with_these_rights(run, service):
     with service("schedule") as scheduler:
         assert scheduler.leader.move_requests()["sent"] == 1
     counted(service)
+    with service("operator") as operator:
+        operator.state.request("unlearn")
     with service("schedule") as scheduler:
         assert scheduler.leader.move_requests()["counted"] == 1
-        assert scheduler.scheduler.step("unlearn").version is not None
+        assert scheduler.scheduler.step().version is not None
         publish(scheduler.publisher)
         receipts = Receipts(scheduler.log, model="default", public_key=scheduler.public_key)
         assert receipts.covering("of-a-portal", salt=received.salt).documents == 2

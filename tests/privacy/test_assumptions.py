@@ -81,7 +81,7 @@ def test_the_numbers_of_the_proof_are_those_of_the_paper():
     assert SITUATION.moved == pytest.approx(0.04)
     assert SITUATION.robustness == pytest.approx(0.05)
     assert SITUATION.entry_error == pytest.approx(4.0)
-    numbers = {check.name: (check.value, check.limit) for check in assumption_checks(SITUATION)}
+    numbers = {check.name: (check.value, check.bound) for check in assumption_checks(SITUATION)}
     expected = {
         "accuracy eps0": (0.01, 0.01),
         "rarest word's probability": (2e-4, 1.25e-4),

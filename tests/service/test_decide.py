@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
+from streamtopic.service.schedule.decide import Retrain, Situation, Unlearn, Wait, decide
 from streamtopic.service.schedule.situation import capacity_of
 from streamtopic.settings import Settings
 
@@ -66,7 +66,7 @@ PERIOD = {**MODEL, **WAITING, "capacity": math.inf, "periods": True}
 )
 def test_decisions(situation, expected, words):
     """Each situation leads to its decision, and the reason says why."""
-    decision = decide(Situation(**situation), Policy(), NOW)
+    decision = decide(Situation(**situation), Settings(), NOW)
     assert isinstance(decision, expected), decision
     assert words in decision.reason
 
@@ -82,13 +82,13 @@ def test_each_rule_gives_its_capacity(rule, limit):
 
 def test_deletions_near_capacity_cause_few_updates():
     """A stream of single deletions up to capacity causes a handful of updates, not one each."""
-    policy, published, updates = Policy(), 0, 0
+    chosen, published, updates = Settings(), 0, 0
     for forgotten in range(1, 101):
         situation = Situation(
             **MODEL, forget_set=forgotten, published_forget_set=published, unserved=forgotten - published,
             oldest_unserved_ms=NOW,
         )  # fmt: skip
-        if isinstance(decide(situation, policy, NOW), Unlearn):
+        if isinstance(decide(situation, chosen, NOW), Unlearn):
             published, updates = forgotten, updates + 1
     assert updates == 3
 
@@ -116,13 +116,13 @@ def test_a_deletion_that_has_waited_long_enough_is_served(
         oldest_unserved_ms=NOW - waited, new_documents=new, next_epsilon=epsilon, base_only=base_only,
         forgetting_ms=asked_before, holding_ms=waited,
     )  # fmt: skip
-    assert not isinstance(decide(situation, Policy(max_forget_lag_ms=lag), NOW), Wait)
+    assert not isinstance(decide(situation, Settings(max_forget_lag=lag / 1000), NOW), Wait)
 
 
 @pytest.mark.parametrize("wrong_ms", [-400 * 86_400_000, 0, 400 * 86_400_000])
 def test_a_request_holds_a_version_back_for_five_minutes_at_most_whatever_the_time_of_day(wrong_ms):
     """With a lag of 0 the deletions of one person still leave together, and requests without an end hold nothing."""
-    urgent = Policy(max_forget_lag_ms=0)
+    urgent = Settings(max_forget_lag=0)
     since = {**MODEL, "unserved": 3, "forget_set": 3, "oldest_unserved_ms": NOW - 1}
     cases = ((0, 0, True), (299_999, 299_999, True), (300_000, 0, False), (1, 300_000, False))
     for forgetting, holding, waits in cases:

@@ -192,11 +192,12 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         def retrain():
             # A version that waits for the ledger comes first.
             while not begun.is_set():
-                scheduler.step("retrain")
+                scheduler.step()
 
         monkeypatch.setattr(scheduler.modeller, "retrain", slow)
         delete("doc-1")
         assert scheduler.step().version == 2
+        service.state.request("retrain")
         thread = threading.Thread(target=retrain)
         thread.start()
         try:

@@ -117,7 +117,8 @@ def test_redis_set_back_while_a_version_is_made_costs_that_attempt_only(service,
 
     with monkeypatch.context() as patch:
         patch.setattr(scheduler.modeller, how, made_while_redis_is_set_back)
-        step = scheduler.step(how)
+        service.state.request(how)
+        step = scheduler.step()
     assert step.version is None
     assert "Redis was set back" in step.decision.reason
     service.settle()

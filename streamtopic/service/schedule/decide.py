@@ -1,13 +1,14 @@
-"""Decide the scheduler's next action: a pure function of the situation, a policy and the time."""
+"""Decide the scheduler's next action: a pure function of the situation, the settings and the time."""
 
 import math
 from dataclasses import dataclass
+
+from streamtopic.settings import Settings
 
 __all__ = [
     "BY_HAND",
     "LONGEST_HOLD_MS",
     "Decision",
-    "Policy",
     "Retrain",
     "Situation",
     "Unlearn",
@@ -32,22 +33,8 @@ LONGEST_HOLD_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """When to act.
-
-    max_forget_lag_ms: the longest that a deletion waits for a version, milliseconds.
-    update_after: the share of the model's documents that new documents must reach to cause an update.
-    epsilon_budget: the most cumulative epsilon since the base model.
-    """
-
-    max_forget_lag_ms: int = 3_600_000
-    update_after: float = 0.05
-    epsilon_budget: float = 8.0
-
-
-@dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts that a decision depends on, besides the policy and the clock.
+    """The facts that a decision depends on, besides the settings and the clock.
 
     documents: number of live documents.
     base_documents: documents that the base model was trained on; None before the first base model.
@@ -121,18 +108,18 @@ def decision_text(decision: Decision) -> str:
     return f"{type(decision).__name__.lower()}: {decision.reason}"
 
 
-def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
+def decide(situation: Situation, settings: Settings, now_ms: int) -> Decision:
     """Return the next action, with its reason in words for an operator."""
-    return held(situation, policy) or _first(situation) or _later(situation, policy, now_ms)
+    return held(situation, settings) or _first(situation) or _later(situation, settings, now_ms)
 
 
-def held(situation: Situation, policy: Policy) -> Wait | None:
+def held(situation: Situation, settings: Settings) -> Wait | None:
     """Return why a version has to wait for the rest of what a request deletes, None if it need not."""
     if situation.forgetting_ms is None or situation.requested is not None:
         return None
     # Whoever may ask may do so at any time. So neither one request nor many in a row hold a deletion back for longer
     # than `max_forget_lag`, or than one request may take.
-    longest = max(policy.max_forget_lag_ms, LONGEST_HOLD_MS)
+    longest = max(int(settings.max_forget_lag * 1000), LONGEST_HOLD_MS)
     if situation.forgetting_ms >= LONGEST_HOLD_MS or situation.holding_ms >= longest:
         return None
     return Wait("the documents of a request are being deleted; they leave in one version")
@@ -162,27 +149,27 @@ def _anew(reason: str, situation: Situation) -> Decision:
     return Retrain(reason)
 
 
-def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
+def _later(situation: Situation, settings: Settings, now_ms: int) -> Decision:
     """Decide whether there is a cause to act, and whether an update may still stand on the base model."""
-    cause = _cause(situation, policy, now_ms)
+    cause = _cause(situation, settings, now_ms)
     if cause is None:
-        return Wait(_quiet(situation, policy))
+        return Wait(_quiet(situation, settings))
     if situation.forget_set > situation.capacity:
         forgotten = situation.forget_set
         capacity = situation.capacity
         return Retrain(f"the forget set of {forgotten} exceeds the deletion capacity of {capacity}")
-    if situation.next_epsilon > policy.epsilon_budget:
+    if situation.next_epsilon > settings.epsilon_budget:
         return Retrain(
-            f"one more release would spend epsilon {situation.next_epsilon:.2f} of {policy.epsilon_budget:g} "
+            f"one more release would spend epsilon {situation.next_epsilon:.2f} of {settings.epsilon_budget:g} "
             "on this base"
         )
     # New documents need a retrain then, and a retrain serves the deletions as well.
-    if situation.base_only and _grown(situation, policy):
+    if situation.base_only and _grown(situation, settings):
         return Retrain(f"{cause}; an update covers the base model's documents only")
     return Unlearn(cause)
 
 
-def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
+def _cause(situation: Situation, settings: Settings, now_ms: int) -> str | None:
     """Return why an action is due now, or None."""
     if situation.requested == "unlearn":
         return BY_HAND
@@ -191,20 +178,20 @@ def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
     if situation.forget_set > situation.capacity and situation.unserved:
         return "capacity exceeded"
     if situation.unserved:
-        cause = _deletions(situation, policy, now_ms)
+        cause = _deletions(situation, settings, now_ms)
         if cause is not None:
             return cause
-    if _grown(situation, policy):
+    if _grown(situation, settings):
         return f"{situation.new_documents} new documents since a version of {situation.model_documents}"
     return None
 
 
-def _grown(situation: Situation, policy: Policy) -> bool:
+def _grown(situation: Situation, settings: Settings) -> bool:
     """Return whether new documents are many enough for a new version."""
-    return 0 < situation.new_documents >= policy.update_after * situation.model_documents
+    return 0 < situation.new_documents >= settings.update_after * situation.model_documents
 
 
-def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
+def _deletions(situation: Situation, settings: Settings, now_ms: int) -> str | None:
     """Return why the deletions that wait cause an update now, or None."""
     near = UNLEARN_AT * situation.capacity
     # Once for a base model: the next version has published a forget set of at least `near`.
@@ -215,11 +202,12 @@ def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
         return f"{situation.unserved} more deletions while capacity is near"
     received = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
     waited = now_ms - received
-    if waited < policy.max_forget_lag_ms:
+    longest = int(settings.max_forget_lag * 1000)
+    if waited < longest:
         return None
-    if not policy.max_forget_lag_ms:
+    if not longest:
         return "a deletion has come, and none has to wait"
-    return f"a deletion has waited {_seconds(waited)} s, and {_seconds(policy.max_forget_lag_ms)} s are the most"
+    return f"a deletion has waited {_seconds(waited)} s, and {_seconds(longest)} s are the most"
 
 
 def _seconds(milliseconds: float) -> str:
@@ -228,14 +216,14 @@ def _seconds(milliseconds: float) -> str:
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
-def _quiet(situation: Situation, policy: Policy) -> str:
+def _quiet(situation: Situation, settings: Settings) -> str:
     """Return why there is nothing to do yet."""
     if situation.unserved:
-        waiting = f"{situation.unserved} deletions wait, none longer than {_seconds(policy.max_forget_lag_ms)} s"
+        waiting = f"{situation.unserved} deletions wait, none longer than {_seconds(1000 * settings.max_forget_lag)} s"
         bears = "" if math.isinf(situation.capacity) else f"; forget set {situation.forget_set} of {situation.capacity}"
         return waiting + bears
     if not situation.new_documents:
         return "the published version holds exactly the live documents"
     new = situation.new_documents
     documents = situation.model_documents
-    return f"{new} new documents, fewer than {policy.update_after:.0%} of {documents}"
+    return f"{new} new documents, fewer than {settings.update_after:.0%} of {documents}"

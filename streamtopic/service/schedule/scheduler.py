@@ -32,12 +32,13 @@ from streamtopic.service.schedule.decide import (
     Situation,
     Unlearn,
     Wait,
+    decide,
     decision_text,
     held,
 )
 from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, policy_of, suspects, unserved
+from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, suspects, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Envelope,
@@ -213,23 +214,20 @@ class Scheduler:
         self._withdrawn = Runs()
         self._failed: tuple[dict[int, int], str] | None = None
 
-    def step(self, requested: str | None = None) -> Step:
-        """Decide once and act on it.
-
-        requested: `unlearn` or `retrain`; None takes an operator's request that waits in Redis, if any.
+    def step(self) -> Step:
+        """Decide once and act on it; an operator's request that waits in Redis is a part of the situation.
 
         Raises ComponentUnreachable, StateError; CutGone if documents changed faster than a model could be made of
         them. A failed attempt stages nothing, and may be repeated.
         """
-        lease = self._lease.acquire()
-        self._watch.leads = lease is not None
-        if lease is None:
-            return Step(Wait("another scheduler leads"))
-        with self._lease.kept(lease):
-            step = self._step(lease, requested)
-            if counts_are_due(self._sums, self.reader):
-                # If documents change too fast for that, the next step does it.
-                with suppress(CutGone):
+        with self.leading() as lease:
+            self._watch.leads = lease is not None
+            if lease is None:
+                return Step(Wait("another scheduler leads"))
+            step = self._step(lease)
+            # If documents change too fast for that, the next step does it.
+            with suppress(CutGone):
+                if counts_are_due(self._sums, self.reader):
                     fold_counts(self._sums, self.reader, lease)
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
@@ -257,20 +255,20 @@ class Scheduler:
         self._watch.leads = False
         self._lease.release()
 
-    def _step(self, lease: Lease, requested: str | None) -> Step:
+    def _step(self, lease: Lease) -> Step:
         """Decide as the leader, and act."""
         waiting = self.state.requested()
-        requested = requested or (waiting or "").partition(":")[0] or None
+        requested = None if waiting is None else waiting.partition(":")[0]
         # Redis may have been set back since; the ledger says which versions there are.
         self._ledger.catch_up()
         follow_ledger(self.state, lease, self._ledger, self._log)
         self._parent, _ = self._situation.newest()
         self._withdrawn = self._ledger.ledger.withdrawn | self.state.withdrawn_alone()
         situation = self._situation.read(requested, self._failure())
-        decision = self._situation.decide(situation)
+        decision = decide(situation, self.settings, self._situation.now())
         if isinstance(decision, Wait):
             # An obstacle stays one while the next attempt only waits for the rest of a subject's documents.
-            if situation.failed is None and held(situation, policy_of(self.settings)) is None:
+            if situation.failed is None and held(situation, self.settings) is None:
                 self._watch.blocked = ""
             return self._withdraw(lease, decision, situation)
         # One at a time: what Redis holds and the ledger lacks is the newest version, if any.

@@ -15,7 +15,7 @@ from typing import Any
 
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.publish.ledger_writer import cut_of, recorded
-from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
+from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Situation, Wait, held
 from streamtopic.service.schedule.modeller import Base, Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
@@ -28,7 +28,6 @@ __all__ = [
     "accepted",
     "capacity_of",
     "last_version",
-    "policy_of",
     "suspects",
     "unserved",
 ]
@@ -76,11 +75,6 @@ def suspects(state: ModelState) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def policy_of(settings: Settings) -> Policy:
-    """Return the settings that say when to act."""
-    return Policy(int(settings.max_forget_lag * 1000), settings.update_after, settings.epsilon_budget)
-
-
 def capacity_of(settings: Settings, documents: int) -> int:
     """Return how many deletions a base model of so many documents bears."""
     found = settings.capacity
@@ -110,8 +104,7 @@ class SituationReader:
         self._state = state
         self._mode = mode
         self._base_documents = BaseDocuments(reader, state.model)
-        self._policy = policy_of(settings)
-        self._delta = settings.delta
+        self._settings = settings
         self._clock = clock
         self._ticks = ticks
         self._requests = DeletionRequests(state.connection, state.model)
@@ -143,7 +136,7 @@ class SituationReader:
         Raises as `read`.
         """
         parted = [one for one in self._requests.open() if one.parted_by(cut)]
-        return held(self._with_holding(Situation(0), parted), self._policy)
+        return held(self._with_holding(Situation(0), parted), self._settings)
 
     def _with_holding(self, situation: Situation, requests: Iterable[DeletionRequest]) -> Situation:
         """Return the situation with how long these requests have held versions back."""
@@ -155,7 +148,7 @@ class SituationReader:
         return replace(situation, forgetting_ms=forgetting, holding_ms=int(1000 * (now - since)))
 
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
-        last, base = self.last(), self.base()
+        last, base = last_version(self.newest()[1]), self.base()
         lost = None if last is None else self._lost(last, base)
         documents = sum(meta.documents for meta in positions.values())
         known = Situation(documents, failed=failed, requested=requested, lost=lost, unsent=self.unsent())
@@ -183,17 +176,9 @@ class SituationReader:
             next_epsilon=spent,
         )
 
-    def decide(self, situation: Situation) -> Decision:
-        """Return the action that a situation calls for now."""
-        return decide(situation, self._policy, self.now())
-
     def newest(self) -> tuple[int, dict[str, Any]]:
         """Return number and record of the newest version in Redis, 0 and {} before the first."""
         return next(iter(self._state.releases(1)), (0, {}))
-
-    def last(self) -> Envelope | None:
-        """Return the newest version, None before the first; see `last_version`."""
-        return last_version(self.newest()[1])
 
     def base(self) -> Base | None:
         """Return the base model, None before the first."""
@@ -211,7 +196,7 @@ class SituationReader:
         scale, slack: of one more.
         """
         noise = [(record["scale"], record["slack"]) for record in self._own(base)]
-        return Composition.of([*noise, (scale, slack)]).epsilon(self._delta)
+        return Composition.of([*noise, (scale, slack)]).epsilon(self._settings.delta)
 
     def _own(self, base: int) -> list[dict[str, Any]]:
         """Return the records of the versions of a base model."""

@@ -1,7 +1,6 @@
 """Counts again from the log alone, without the code that keeps the counts, so that the two can be compared.
 
 recount            counts documents from scratch, in memory
-counts_of_corpus   the same for an audit; counts_of_instance reads those that an instance keeps
 documents_in_log   reads the documents that a log leaves alive
 """
 
@@ -25,23 +24,17 @@ from streamtopic.documents.events import (
 from streamtopic.errors import InvalidEvent
 from streamtopic.state.document_counts import StoredDocuments
 from streamtopic.streams import MURMUR2, pages, partition_of
-from streamtopic.topics.learner import thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streamtopic.documents.corpus import Corpus
     from streamtopic.documents.events import Passages
     from streamtopic.documents.suppression import SuppressionKey
-    from streamtopic.state import DocumentCounts, Reader
     from streamtopic.streams import EventLog, Record
-    from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = [
     "DocumentsInLog",
     "Numbering",
-    "counts_of_corpus",
-    "counts_of_instance",
     "documents_in_log",
     "recount",
 ]
@@ -241,42 +234,3 @@ def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Re
 def _content(document: Document) -> list[tuple[int, bytes, bytes]]:
     """Return what makes two documents the same: their passages, in their order."""
     return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in document]
-
-
-# An audit deletes a few documents, so only words this near to a threshold of the vocabulary can cross it.
-_NEAR = 10
-_STRIDE = 500
-
-
-def counts_of_corpus(corpus: Corpus, options: LearnerOptions, progress: Callable[[int, int | None], None]) -> Counts:
-    """Count documents from scratch, in memory.
-
-    progress: told how many documents were read, of how many.
-    """
-    total = len(corpus.documents)
-
-    def counted() -> Iterator[Passages]:
-        for number, document in enumerate(corpus.documents):
-            if number % _STRIDE == 0:
-                progress(number, total)
-            yield document.passages
-
-    return recount(counted(), options.weighting)
-
-
-def counts_of_instance(reader: Reader, options: LearnerOptions) -> Counts:
-    """Read the counts of an instance, of all words that are in the vocabulary or within ten documents of it.
-
-    Raises StateMissing if nothing was counted.
-    """
-
-    def near(counts: DocumentCounts) -> Counts:
-        documents = max(counts.documents, 1)
-        limits = thresholds(documents, options)
-        frequent = counts.frequency >= limits.least - _NEAR
-        rare = counts.frequency <= limits.most + _NEAR
-        keep = np.flatnonzero(frequent & rare)
-        words = [counts.words[k] for k in keep.tolist()]
-        return Counts(words, counts.restrict(keep))
-
-    return reader.read(near)

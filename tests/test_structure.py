@@ -27,7 +27,7 @@ ALLOWED = {
     "security": set(),
     "monitoring": {"security"},
     "console": {"security"},
-    "words": {"compiled"},
+    "words": {"compiled", "counts"},
     "settings": {"words"},
     "counts": {"compiled"},
     "topics": {"compiled", "counts", "tensors"},

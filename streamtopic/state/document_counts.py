@@ -34,8 +34,7 @@ from streamtopic.state.connection import READ_BUCKETS, Connection
 from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch, unpack_names
 from streamtopic.state.meta import ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
-from streamtopic.state.word_ids import word_text
-from streamtopic.words.lexicon import Lexicon
+from streamtopic.words.lexicon import Lexicon, word_text
 
 __all__ = [
     "ChangedDocuments",

@@ -21,7 +21,6 @@ PACKAGE = "streamtopic"
 # What a part may import of this package, beside itself and `errors`.
 ALLOWED = {
     "errors": set(),
-    "formats": set(),
     "tensors": set(),
     "compiled": set(),
     "security": set(),
@@ -38,14 +37,13 @@ ALLOWED = {
     "audit": {"counts", "topics", "privacy", "paper"},
     "streams": {"security"},
     "documents": {"monitoring", "streams", "words"},
-    "state": {"compiled", "counts", "documents", "formats", "security", "streams", "words"},
+    "state": {"compiled", "counts", "documents", "security", "streams", "words"},
     "local": {"security"},
     "signed": {"security", "streams", "tensors", "topics", "words"},
     "client": {"documents", "monitoring", "signed", "streams", "topics", "words"},
     "pages": {
         "client",
         "console",
-        "formats",
         "monitoring",
         "security",
         "service",

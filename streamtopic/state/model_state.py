@@ -15,7 +15,6 @@ from typing import Any
 import msgpack
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
-from streamtopic.formats import STATE
 from streamtopic.state.connection import (
     ACQUIRE_LEASE,
     UPLOAD_SECONDS,
@@ -28,7 +27,15 @@ from streamtopic.state.connection import (
     Stale,
 )
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.meta import Meta, ModelSettings, check_format, check_settings, read_meta, stored_settings
+from streamtopic.state.meta import (
+    STATE_FORMAT,
+    Meta,
+    ModelSettings,
+    check_format,
+    check_settings,
+    read_meta,
+    stored_settings,
+)
 from streamtopic.state.reader import RemainingBase
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
@@ -141,7 +148,7 @@ class ModelState:
         # create a model, one decides; the other compares its settings with the answer.
         while (found := cls.find(connection, model)) is None:
             key = ModelKeys(model).named("settings")
-            made: list[Command] = [("HSET", key, "schema", STATE.number, "settings", settings.pack())]
+            made: list[Command] = [("HSET", key, "schema", STATE_FORMAT, "settings", settings.pack())]
             connection.change(made, guards=[(("EXISTS", key), "0", "it is there")])
         check_settings(model, found.settings, settings)
         return found
@@ -490,7 +497,7 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: the last version made before documents were moved to other partitions, 0 without one.
     """
-    fixed = "schema", STATE.number, "settings", settings.pack()
+    fixed = "schema", STATE_FORMAT, "settings", settings.pack()
     connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *fixed)
 
 

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,8 @@ from streamtopic.words.text import AnyText
 
 __all__ = ["TextCounts", "text_chunks"]
 
-# Texts and characters that are counted at a time: the arrays of a chunk take several times their characters.
+# Texts that are counted at a time, or characters after which no other text comes: the arrays of a chunk take several
+# times its characters.
 _TEXTS = 4096
 _CHARACTERS = 4 << 20
 
@@ -82,18 +82,12 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "words_"):
             return self.fit(texts)
         words = self.words_
-        # A copy, so that an error in the middle of the texts changes nothing.
-        lexicon = self._table(words).copy()
-        for _ in _counted(text_chunks(texts), lexicon):
+        lexicon = self._table(words)
+        for _ in _counted(texts, lexicon):
             pass
-        new = sorted(lexicon.words(len(words)))
         # New words have entries in the order in which they came, and get columns in that of words.
-        # In a copy again, since other threads may be reading the table.
-        table = self._table(words).copy()
-        table.number(new)
-        grown = (*words, *map(word_text, new))
-        self._tabled = grown, table
-        self.words_ = grown
+        new = sorted(lexicon.words(len(words)))
+        self.words_ = (*words, *map(word_text, new))
         return self
 
     def transform(self, texts: Iterable[AnyText]) -> TextMatrix:
@@ -102,10 +96,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # Read once, since another thread may be adding words.
         words = self.words_
         places = np.arange(len(words), dtype=np.int32)
-        # A copy, since words of these texts must not get columns.
-        lexicon = self._table(words).copy()
-        counted = _counted(text_chunks(texts), lexicon)
-        return _matrix(words, (_placed(part, places) for part in counted))
+        return _matrix(words, (_placed(part, places) for part in _counted(texts, self._table(words))))
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the word of each column."""
@@ -115,9 +106,8 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self, texts: Iterable[AnyText]) -> TextMatrix:
         """Take the words of texts and return their counts."""
-        # A secret, so that writers of texts cannot choose words that all meet in one slot of the table.
-        lexicon = Lexicon(secrets.token_hex(16))
-        counted = list(_counted(text_chunks(texts), lexicon))
+        lexicon = _table_of(())
+        counted = list(_counted(texts, lexicon))
         words = lexicon.words()
         if not words:
             raise ValueError("empty vocabulary: these texts hold no word of two letters or more")
@@ -129,15 +119,15 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return _matrix(own, _all_placed(counted, places))
 
     def _table(self, words: tuple[str, ...]) -> Lexicon:
-        """Return the table in which each of these words has the entry of its column. Later words may follow them."""
+        """Return a table in which each of these words has the entry of its column. It may take up others after them."""
         # Kept with its words, since a table of other words would count them into wrong columns.
         known, lexicon = getattr(self, "_tabled", (None, None))
         if known is not words or lexicon is None:
-            lexicon = Lexicon(secrets.token_hex(16))
-            lexicon.number(list(map(word_bytes, words)))
+            lexicon = _table_of(words)
             self._tabled = words, lexicon
-        found: Lexicon = lexicon
-        return found
+        # A copy, since words that come later must not get columns by it.
+        own: Lexicon = lexicon.copy()
+        return own
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -154,20 +144,28 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def text_chunks(texts: Iterable[AnyText]) -> Iterator[Sequence[AnyText]]:
     """Yield texts, some at a time. Raises ValueError for other values, which it names by their row and type."""
-    several = iter(_column(texts))
-    first = 0
-    while chunk := list(islice(several, _TEXTS)):
-        for k, text in enumerate(chunk, first):
-            if isinstance(text, str):
-                continue
-            if not isinstance(text, list | tuple | np.ndarray | Mapping):
-                raise ValueError(_no_text(k, text))  # noqa: TRY004  as scikit-learn
-            others = [word for word in text if not isinstance(word, str)]
-            if others:
-                kind = type(others[0]).__name__
-                raise ValueError(f"text {k} has a {kind} among its words: give words as strings, without missing ones")
-        yield from _bounded(chunk)
-        first += len(chunk)
+    chunk: list[AnyText] = []
+    size = 0
+    for k, text in enumerate(_column(texts)):
+        if not isinstance(text, str):
+            _check_words(k, text)
+        chunk.append(text)
+        size += len(text)
+        if len(chunk) == _TEXTS or size >= _CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _check_words(row: int, text: object) -> None:
+    """Raise ValueError for an item that is neither a text nor its words. row: its place, from 0."""
+    if not isinstance(text, list | tuple | np.ndarray | Mapping):
+        raise ValueError(_no_text(row, text))  # noqa: TRY004  as scikit-learn
+    others = [word for word in text if not isinstance(word, str)]
+    if others:
+        kind = type(others[0]).__name__
+        raise ValueError(f"text {row} has a {kind} among its words: give words as strings, without missing ones")
 
 
 def _column(texts: Any) -> Iterable[Any]:  # noqa: ANN401  a caller may give anything
@@ -202,23 +200,19 @@ def _no_text(row: int, value: object) -> str:
     return f"{said}: give one text, or the list of its words, for each row"
 
 
-def _bounded(texts: Sequence[AnyText]) -> Iterator[Sequence[AnyText]]:
-    """Yield texts, as many at a time as have 4 MiB of characters or words together, and at least one."""
-    ends = np.cumsum([len(text) for text in texts])
-    first = 0
-    while first < len(texts):
-        before = int(ends[first - 1]) if first else 0
-        fitting = int(np.searchsorted(ends, before + _CHARACTERS, side="right"))
-        stop = max(first + 1, fitting)
-        yield texts[first:stop]
-        first = stop
+def _table_of(words: Iterable[str]) -> Lexicon:
+    """Return a table of these words, each with the entry of its place."""
+    # A secret, so that writers of texts cannot choose words that all meet in one slot of the table.
+    lexicon = Lexicon(secrets.token_hex(16))
+    lexicon.number(list(map(word_bytes, words)))
+    return lexicon
 
 
-def _counted(chunks: Iterable[Sequence[AnyText]], lexicon: Lexicon) -> Iterator[DocumentBatch]:
+def _counted(texts: Iterable[AnyText], lexicon: Lexicon) -> Iterator[DocumentBatch]:
     """Yield texts as documents, some at a time. Their words are entries of the lexicon, in any order."""
-    for texts in chunks:
+    for chunk in text_chunks(texts):
         with compiling_is_said():
-            batch = lexicon.documents(texts)
+            batch = lexicon.documents(chunk)
         yield batch
 
 

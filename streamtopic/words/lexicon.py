@@ -6,7 +6,7 @@ the owner of a table keeps the ids or columns of words, and which words live doc
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from threading import Lock
 
 import numpy as np
@@ -87,11 +87,6 @@ class Lexicon:
 
     def __len__(self) -> int:
         return int(self._state[0])
-
-    @property
-    def room(self) -> int:
-        """Number of entries that fit before the table has to grow."""
-        return len(self._starts) - 1
 
     @property
     def table(self) -> Table:
@@ -228,10 +223,7 @@ class Lexicon:
 
     def words(self, first: int = 0) -> list[bytes]:
         """Return the words of all entries from `first` on."""
-        text = self._text.tobytes()
-        starts = self._starts[: len(self) + 1].tolist()
-        spans = pairwise(starts[first:])
-        return [text[start:stop] for start, stop in spans]
+        return self.words_of(np.arange(first, len(self), dtype=np.int32))
 
     def copy(self) -> "Lexicon":
         """Return a table with the same entries, which may add other words from here on."""

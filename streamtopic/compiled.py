@@ -26,7 +26,6 @@ __all__ = [
     "inner",
     "kernel",
     "once",
-    "short",
 ]
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -38,12 +37,6 @@ Whole = int | np.int64
 # Objects of numba and llvmlite, which have no types for mypy.
 _Numba = Any
 
-# numba has no types.
-_njit: _Numba = numba.njit
-_Dispatcher: _Numba = CPUDispatcher
-_Listener: _Numba = Listener
-_install: _Numba = install_listener
-
 # Nobody passes a kernel to C as a pointer, and a check of each division would be compiled as well: both are left out,
 # because the first run on a machine waits for everything that is compiled.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
@@ -51,6 +44,7 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": Tr
 
 # A function that makes no array and returns none has no references to count: a third of all instructions.
 _KERNEL: dict[str, Any] = {"_nrt": False, **_OPTIONS}
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, **_KERNEL}
 
 
 def kernel(function: F) -> F:
@@ -67,7 +61,7 @@ def allocating(function: F) -> F:
     return cast("F", numba.njit(**_OPTIONS)(function))
 
 
-class _Inner(_Dispatcher):  # type: ignore[misc]
+class _Inner(CPUDispatcher):
     """A compiled function that Python cannot call: the call would end the interpreter with a fault of memory."""
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
@@ -79,22 +73,11 @@ def inner(function: F) -> F:
 
     Code that takes arguments from Python is often longer than the function itself.
     """
-    return cast("F", _without_python(_njit(no_cpython_wrapper=True, **_KERNEL)(function)))
-
-
-def short(function: F) -> F:
-    """Compile a function of a few lines, which several kernels call in their inner loops. Python cannot call it.
-
-    Its machine code is copied to each place of a call, so that a call costs nothing. numba works on it once only.
-    """
-    return cast("F", _without_python(_njit(forceinline=True, no_cpython_wrapper=True, **_KERNEL)(function)))
-
-
-def _without_python(function: _Numba) -> _Numba:
+    compiled = numba.njit(**_INNER)(function)
     # If numba's compiler is switched off this is a plain function, which Python calls.
-    if isinstance(function, CPUDispatcher):
-        function.__class__ = _Inner
-    return function
+    if isinstance(compiled, CPUDispatcher):
+        compiled.__class__ = _Inner
+    return cast("F", compiled)
 
 
 def once(function: F) -> F:
@@ -136,7 +119,7 @@ logger = logging.getLogger("streamtopic")
 _PATIENCE = 2.0
 
 
-class _Notice(_Listener):  # type: ignore[misc]
+class _Notice(Listener):
     """Says once in a process that this package is compiled, as soon as that has taken a while."""
 
     said = False
@@ -178,7 +161,7 @@ def compiling_is_said(clock: Callable[[], float] = time.monotonic) -> Iterator[N
 
     It is a warning, since Python prints these to a notebook or a terminal where logging was not set up.
     """
-    with _install("numba:compile", _Notice(clock)):
+    with install_listener("numba:compile", _Notice(clock)):
         yield
 
 

@@ -3,26 +3,24 @@
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamtopic.compiled import compiling_is_said
-from streamtopic.counts import TWICE, CountedTexts, DocumentBatch, TextMatrix
-from streamtopic.words.lexicon import Lexicon
-from streamtopic.words.text import AnyText, passages
+from streamtopic.counts import CountedTexts, DocumentBatch, TextMatrix, narrowed
+from streamtopic.counts.arrays import Int32, Int64, entry_rows
+from streamtopic.counts.matrices import ordered
+from streamtopic.words.lexicon import Lexicon, word_bytes, word_text
+from streamtopic.words.text import AnyText
 
 __all__ = ["TextCounts", "text_chunks"]
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-
-# Texts and characters that are counted at a time: the arrays of a chunk take several times their characters.
+# Texts that are counted at a time, or characters after which no other text comes: the arrays of a chunk take several
+# times its characters.
 _TEXTS = 4096
 _CHARACTERS = 4 << 20
 
@@ -84,18 +82,12 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "words_"):
             return self.fit(texts)
         words = self.words_
-        # A copy, so that an error in the middle of the texts changes nothing.
-        lexicon = self._table(words).copy()
-        for _ in _counted(text_chunks(texts), lexicon):
+        lexicon = self._table(words)
+        for _ in _counted(texts, lexicon):
             pass
-        new = sorted(lexicon.words(len(words)))
         # New words have entries in the order in which they came, and get columns in that of words.
-        # In a copy again, since other threads may be reading the table.
-        table = self._table(words).copy()
-        table.number(new)
-        grown = (*words, *map(_text, new))
-        self._tabled = grown, table
-        self.words_ = grown
+        new = sorted(lexicon.words(len(words)))
+        self.words_ = (*words, *map(word_text, new))
         return self
 
     def transform(self, texts: Iterable[AnyText]) -> TextMatrix:
@@ -103,12 +95,8 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "words_")
         # Read once, since another thread may be adding words.
         words = self.words_
-        known = len(words)
-        places = np.arange(known, dtype=np.int32)
-        # A copy, since words of these texts must not get columns.
-        lexicon = self._table(words).copy()
-        counted = _counted(text_chunks(texts), lexicon)
-        return _matrix(words, (_placed(part, places, known) for part in counted))
+        places = np.arange(len(words), dtype=np.int32)
+        return _matrix(words, (_placed(part, places) for part in _counted(texts, self._table(words))))
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the word of each column."""
@@ -118,29 +106,28 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self, texts: Iterable[AnyText]) -> TextMatrix:
         """Take the words of texts and return their counts."""
-        # A secret, so that writers of texts cannot choose words that all meet in one slot of the table.
-        lexicon = Lexicon(secrets.token_hex(16))
-        counted = list(_counted(text_chunks(texts), lexicon))
+        lexicon = _table_of(())
+        counted = list(_counted(texts, lexicon))
         words = lexicon.words()
         if not words:
             raise ValueError("empty vocabulary: these texts hold no word of two letters or more")
         order = sorted(range(len(words)), key=words.__getitem__)
         places = np.empty(len(words), np.int32)
         places[order] = np.arange(len(words), dtype=np.int32)
-        own = tuple(_text(words[k]) for k in order)
+        own = tuple(word_text(words[k]) for k in order)
         self.words_ = own
         return _matrix(own, _all_placed(counted, places))
 
     def _table(self, words: tuple[str, ...]) -> Lexicon:
-        """Return the table in which each of these words has the entry of its column. Later words may follow them."""
+        """Return a table in which each of these words has the entry of its column. It may take up others after them."""
         # Kept with its words, since a table of other words would count them into wrong columns.
         known, lexicon = getattr(self, "_tabled", (None, None))
         if known is not words or lexicon is None:
-            lexicon = Lexicon(secrets.token_hex(16))
-            lexicon.number(_encoded(words))
+            lexicon = _table_of(words)
             self._tabled = words, lexicon
-        found: Lexicon = lexicon
-        return found
+        # A copy, since words that come later must not get columns by it.
+        own: Lexicon = lexicon.copy()
+        return own
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -155,31 +142,30 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-# Texts of a caller may hold half a surrogate pair, which strict UTF-8 refuses.
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "surrogatepass")
-
-
-def _encoded(words: Iterable[str]) -> list[bytes]:
-    return [word.encode("utf-8", "surrogatepass") for word in words]
-
-
 def text_chunks(texts: Iterable[AnyText]) -> Iterator[Sequence[AnyText]]:
     """Yield texts, some at a time. Raises ValueError for other values, which it names by their row and type."""
-    several = iter(_column(texts))
-    first = 0
-    while chunk := list(islice(several, _TEXTS)):
-        for k, text in enumerate(chunk, first):
-            if isinstance(text, str):
-                continue
-            if not isinstance(text, list | tuple | np.ndarray | Mapping):
-                raise ValueError(_no_text(k, text))  # noqa: TRY004  as scikit-learn
-            others = [word for word in text if not isinstance(word, str)]
-            if others:
-                kind = type(others[0]).__name__
-                raise ValueError(f"text {k} has a {kind} among its words: give words as strings, without missing ones")
-        yield from _bounded(chunk)
-        first += len(chunk)
+    chunk: list[AnyText] = []
+    size = 0
+    for k, text in enumerate(_column(texts)):
+        if not isinstance(text, str):
+            _check_words(k, text)
+        chunk.append(text)
+        size += len(text)
+        if len(chunk) == _TEXTS or size >= _CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _check_words(row: int, text: object) -> None:
+    """Raise ValueError for an item that is neither a text nor its words. row: its place, from 0."""
+    if not isinstance(text, list | tuple | np.ndarray | Mapping):
+        raise ValueError(_no_text(row, text))  # noqa: TRY004  as scikit-learn
+    others = [word for word in text if not isinstance(word, str)]
+    if others:
+        kind = type(others[0]).__name__
+        raise ValueError(f"text {row} has a {kind} among its words: give words as strings, without missing ones")
 
 
 def _column(texts: Any) -> Iterable[Any]:  # noqa: ANN401  a caller may give anything
@@ -214,113 +200,42 @@ def _no_text(row: int, value: object) -> str:
     return f"{said}: give one text, or the list of its words, for each row"
 
 
-def _bounded(texts: Sequence[AnyText]) -> Iterator[Sequence[AnyText]]:
-    """Yield texts, as many at a time as have 4 MiB of characters or words together, and at least one."""
-    ends = np.cumsum([len(text) for text in texts])
-    first = 0
-    while first < len(texts):
-        before = int(ends[first - 1]) if first else 0
-        fitting = int(np.searchsorted(ends, before + _CHARACTERS, side="right"))
-        stop = max(first + 1, fitting)
-        yield texts[first:stop]
-        first = stop
+def _table_of(words: Iterable[str]) -> Lexicon:
+    """Return a table of these words, each with the entry of its place."""
+    # A secret, so that writers of texts cannot choose words that all meet in one slot of the table.
+    lexicon = Lexicon(secrets.token_hex(16))
+    lexicon.number(list(map(word_bytes, words)))
+    return lexicon
 
 
-_Part = tuple[Int64, Int64, Int32, Int32, Int64]
-
-
-def _counted(chunks: Iterable[Sequence[AnyText]], lexicon: Lexicon) -> Iterator[_Part]:
-    """Yield the passages of some texts at a time.
-
-    A part has the tokens and the different words of each passage; the entries and the counts of these words, passages
-    in the order of texts; and the number of passages of each text.
-    """
-    for texts in chunks:
-        # One byte beyond ASCII makes the loop leave a text, or a list of words, to `_with_others`.
-        values = [text.encode() if isinstance(text, str) and text.isascii() else b"\x80" for text in texts]
+def _counted(texts: Iterable[AnyText], lexicon: Lexicon) -> Iterator[DocumentBatch]:
+    """Yield texts as documents, some at a time. Their words are entries of the lexicon, in any order."""
+    for chunk in text_chunks(texts):
         with compiling_is_said():
-            lengths, stops, entries, counts = lexicon.count(values)
-        sizes = np.diff(stops, prepend=0)
-        if (lengths < 0).any():
-            yield _with_others(texts, lexicon, lengths, sizes, entries, counts)
-            continue
-        holds_words = lengths > 0
-        passages_each = holds_words.astype(np.int64)
-        yield lengths[holds_words], sizes[holds_words], entries, counts, passages_each
+            batch = lexicon.documents(chunk)
+        yield batch
 
 
-def _with_others(
-    texts: Sequence[AnyText], lexicon: Lexicon, lengths: Int64, sizes: Int64, entries: Int32, counts: Int32
-) -> _Part:
-    """Count the texts that `Lexicon.count` left out, and put them between the others."""
-    left_out = np.flatnonzero(lengths < 0).tolist()
-    others = {k: passages(texts[k]) for k in left_out}
-    unnumbered: list[bytes] = []
-    for _, found in chain.from_iterable(others.values()):
-        unnumbered += _encoded(found)
-    # All at once, because a call into compiled code costs more than a word.
-    numbers = lexicon.number(unnumbered)
-    done = 0
-    ends = np.cumsum(sizes).tolist()
-    tokens: list[int] = []
-    # Empty arrays first, since numpy cannot concatenate an empty list.
-    words = [np.zeros(0, np.int32)]
-    amounts = [np.zeros(0, np.int32)]
-    held = (lengths > 0).astype(np.int64)
-    for k, length in enumerate(lengths.tolist()):
-        if length > 0:
-            first = ends[k] - int(sizes[k])
-            here = slice(first, ends[k])
-            tokens.append(length)
-            words.append(entries[here])
-            amounts.append(counts[here])
-        for passage_tokens, found in others.get(k, ()):
-            tokens.append(passage_tokens)
-            stop = done + len(found)
-            words.append(numbers[done:stop])
-            amounts.append(np.fromiter(found.values(), np.int32, len(found)))
-            done = stop
-            held[k] += 1
-    sizes_of_all = [len(own) for own in words[1:]]
-    different = np.array(sizes_of_all, np.int64)
-    lengths_of_all = np.array(tokens, np.int64)
-    return lengths_of_all, different, np.concatenate(words), np.concatenate(amounts), held
+def _placed(batch: DocumentBatch, places: Int32) -> tuple[DocumentBatch, Int64]:
+    """Return documents over columns, and the tokens of each document without a column.
 
-
-def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
-    """Return the documents of a part over n columns, and the tokens of each document without a column.
-
+    batch: documents over entries.
     places: (entries,), the column of each entry; later entries have none.
     """
-    lengths, sizes, entries, counts, held = part
-    owners = np.repeat(np.arange(len(held), dtype=np.int32), held)
-    rows = np.repeat(np.arange(len(lengths)), sizes)
-    # Of all words, as in a service, whether they have a column or not.
-    beyond = np.maximum(counts - TWICE, 0)
-    limited = lengths - np.bincount(rows, beyond, len(lengths)).astype(np.int64)
-    known = entries < len(places)
-    unplaced = rows[~known]
-    weights = counts[~known]
-    sums = np.bincount(owners[unplaced], weights, len(held))
-    tokens = sums.astype(np.int64)
-    if len(tokens) and tokens.any():
-        sizes = np.bincount(rows[known], minlength=len(lengths))
-        entries = entries[known]
-        counts = counts[known]
-    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    # Kernels want the words of a passage in ascending order, and scipy sorts the rows of a matrix in place.
-    columns = places[entries]
-    sorting = csr_array((counts, columns, indptr.astype(np.int32)), shape=(len(lengths), n))
-    sorting.sort_indices()
-    batch = DocumentBatch(indptr, sorting.indices, sorting.data, lengths, limited, owners, len(held))
-    return batch, tokens
+    entries = int(batch.words.max(initial=-1)) + 1
+    ids = np.full(max(entries, len(places)), -1, np.int32)
+    ids[: len(places)] = places
+    unplaced = ids[batch.words] < 0
+    owners = batch.owners[entry_rows(batch.indptr)]
+    tokens = np.bincount(owners[unplaced], batch.counts[unplaced], batch.documents)
+    return ordered(narrowed(batch, ids)), tokens.astype(np.int64)
 
 
-def _all_placed(parts: list[_Part], places: Int32) -> Iterator[tuple[DocumentBatch, Int64]]:
+def _all_placed(parts: list[DocumentBatch], places: Int32) -> Iterator[tuple[DocumentBatch, Int64]]:
     """Yield parts over as many columns as there are entries. The list is empty afterwards: each part is given back."""
     parts.reverse()
     while parts:
-        yield _placed(parts.pop(), places, len(places))
+        yield _placed(parts.pop(), places)
 
 
 def _matrix(words: tuple[str, ...], parts: Iterable[tuple[DocumentBatch, Int64]]) -> TextMatrix:

@@ -1,5 +1,7 @@
 """Documents to add, made from words as text, for tests that commit without a log."""
 
+import numpy as np
+
 from streamtopic.state import AddedDocuments
 
 
@@ -12,4 +14,5 @@ def added_documents(state, *documents):
     """
     rows = [(*document, {})[:4] for document in documents]
     ids, offsets, passages, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return AddedDocuments.of(ids, offsets, passages, state.lexicon, labels)
+    batch, subjects = state.lexicon.numbered(passages), [()] * len(ids)
+    return AddedDocuments(ids, np.array(offsets, np.int64), batch, labels, subjects)

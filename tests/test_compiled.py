@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from streamtopic.words.lexicon import INSERT, Lexicon, find
+from streamtopic.words.lexicon import Lexicon, find
 
 
 def test_python_cannot_call_a_function_that_has_no_code_for_it():
     """A function that kernels alone call refuses a call from Python, which would end the interpreter."""
     with pytest.raises(TypeError, match="find has no code for a call from Python"):
-        find(np.zeros(1, np.uint8), 0, 1, Lexicon("secret").table, INSERT)
+        find(np.zeros(1, np.uint8), 0, 1, 0, 0, Lexicon("secret").table)
 
 
 def test_a_function_without_counted_references_gets_and_returns_no_new_array(tmp_path):

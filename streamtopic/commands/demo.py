@@ -55,12 +55,14 @@ class _Stages:
     quiet: print nothing.
     seconds: what each stage took; a stage that comes again is added up.
     start: when the first stage began.
+    received: the versions that the subscriber was given, each verified.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
         self.start = time.perf_counter()
+        self.received: list[Release] = []
 
     @contextmanager
     def stage(self, name: str, unit: str = "documents") -> Iterator[Update]:
@@ -75,12 +77,8 @@ class _Stages:
         key = name.replace(" ", "_")
         before = self.seconds.get(key, 0.0)
         self.seconds[key] = round(before + seconds, 4)
-        self.tell(f"{name:28} {duration(seconds):>8}")
-
-    def tell(self, line: str) -> None:
-        """Print a line for a person."""
         if not self.quiet:
-            say(f"  {line}")
+            say(f"  {name:28} {duration(seconds):>8}")
 
 
 @command(
@@ -194,21 +192,20 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
         order = sorted(corpus.documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())
         subscriber = ModelSubscriber(service.log, model=settings.model, public_key=service.keys, idle_seconds=0)
         with embedded(service) as work:
-            shown = _Shown(service, work, stages, subscriber)
-            shown.settle()
-            steps = [shown.forget(order[:delete])] if delete else []
+            _settle(work, stages, subscriber)
+            steps = [_forget(service, work, stages, subscriber, order[:delete])] if delete else []
             gone = order[:delete]
             if settings.guarantee == "private":
-                checks = _attack(service, stages, shown.received[0], order)
+                checks = _attack(service, stages, stages.received[0], order)
             else:
                 with stages.stage("twin", "words"):
                     checks = {"twin": _twin(work, settings, corpus, gone)}
                 # Documents of an instance that stays are their owner's: no more of them go than were asked for.
                 gone = order[: delete if kept else _beyond(service, delete, len(order))]
                 if len(gone) > delete:
-                    steps.append(shown.forget(gone[delete:]))
+                    steps.append(_forget(service, work, stages, subscriber, gone[delete:]))
             report = _report(service, corpus, gone)
-    verified = len(shown.received)
+    verified = len(stages.received)
     received = {"received": verified + subscriber.refused, "verified": verified}
     seconds = stages.seconds | {"total": round(time.perf_counter() - stages.start, 4)}
     report |= {"steps": steps, **checks, "subscriber": received, "seconds": seconds}
@@ -227,47 +224,36 @@ def _passed(report: Mapping[str, Any]) -> bool:
     return bool(agrees and verified and proved)
 
 
-class _Shown:
-    """An instance whose work is timed and told, and whose versions are received as another service does it.
+def _forget(
+    service: Opened, work: Embedded, stages: _Stages, subscriber: ModelSubscriber, gone: list[Document]
+) -> dict[str, Any]:
+    """Delete documents and publish a version without them; return how it was made."""
+    from streamtopic.service.publish.published import versions_of
+    from streamtopic.service.sending import delete
 
-    received: the versions that the subscriber was given, each verified.
-    """
+    with stages.stage("delete documents"):
+        delete(service, [document.id for document in gone])
+    seconds = _settle(work, stages, subscriber)
+    newest = versions_of(service.state, 1)[-1]
+    made = {name: newest[name] for name in ("version", "kind", "reason")}
+    return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
 
-    def __init__(self, service: Opened, work: Embedded, stages: _Stages, subscriber: ModelSubscriber) -> None:
-        self._service = service
-        self._work = work
-        self._stages = stages
-        self._subscriber = subscriber
-        self.received: list[Release] = []
 
-    def forget(self, gone: list[Document]) -> dict[str, Any]:
-        """Delete documents and publish a version without them; return how it was made."""
-        from streamtopic.service.publish.published import versions_of
-        from streamtopic.service.sending import delete
+def _settle(work: Embedded, stages: _Stages, subscriber: ModelSubscriber) -> Mapping[str, float]:
+    """Publish the versions that are due, and receive them as another service does; return the seconds of each stage."""
+    from streamtopic.service.sending import silent
 
-        with self._stages.stage("delete documents"):
-            delete(self._service, [document.id for document in gone])
-        seconds = self.settle()
-        newest = versions_of(self._service.state, 1)[-1]
-        made = {name: newest[name] for name in ("version", "kind", "reason")}
-        return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
-
-    def settle(self) -> Mapping[str, float]:
-        """Publish the versions that are due, and receive them; return the seconds of each stage."""
-        from streamtopic.service.sending import silent
-
-        stages = self._stages
-        with progress("count", "documents", quiet=stages.quiet) as update:
-            settled = self._work.settle(update, announce=silent if stages.quiet else doing)
-        if not settled.versions:
-            raise UsageError(f"no version could be made: {settled.decision}")
-        for name, seconds in settled.seconds.items():
-            stages.add(name, seconds)
-        # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
-        with stages.stage("receive and verify", "versions"):
-            while (release := self._subscriber.poll()) is not None:
-                self.received.append(release)
-        return settled.seconds
+    with progress("count", "documents", quiet=stages.quiet) as update:
+        settled = work.settle(update, announce=silent if stages.quiet else doing)
+    if not settled.versions:
+        raise UsageError(f"no version could be made: {settled.decision}")
+    for name, seconds in settled.seconds.items():
+        stages.add(name, seconds)
+    # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
+    with stages.stage("receive and verify", "versions"):
+        while (release := subscriber.poll()) is not None:
+            stages.received.append(release)
+    return settled.seconds
 
 
 def _beyond(service: Opened, deleted: int, documents: int) -> int:

@@ -22,6 +22,7 @@ __all__ = [
     "TextMatrix",
     "as_documents",
     "canonical",
+    "ordered",
 ]
 
 FIXED_POINT = 1024
@@ -206,7 +207,7 @@ class TextColumns:
                 "to add them, call partial_fit of TextCounts with them first"
             )
         ids = places(len(self.order), self.order, np.int32)
-        return _ordered(narrowed(texts.batch, ids))
+        return ordered(narrowed(texts.batch, ids))
 
 
 def canonical(X: csr_array) -> csr_array:
@@ -280,7 +281,7 @@ def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
     return words, left.astype(np.int32), held, lengths, limited
 
 
-def _ordered(batch: DocumentBatch) -> DocumentBatch:
+def ordered(batch: DocumentBatch) -> DocumentBatch:
     """Return the passages with ascending words. Words given are distinct in each passage, in any order."""
     columns = int(batch.words.max(initial=0)) + 1
     entries = (batch.counts, batch.words, batch.indptr)

@@ -604,13 +604,7 @@ def _encodable(text: str) -> bool:
 
 def is_subject(value: object) -> bool:
     """Return whether a value is a subject: a text of 1 to MAX_SUBJECT characters that UTF-8 can write."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_SUBJECT:
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(value, str) and 0 < len(value) <= MAX_SUBJECT and _encodable(value)
 
 
 def check_subjects(fields: Mapping[str, object]) -> tuple[str, ...]:

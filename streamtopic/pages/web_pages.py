@@ -44,7 +44,7 @@ from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.deletions import LinkKeys, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -132,7 +132,7 @@ def web_pages(view: ServiceView, access: Access, names: frozenset[str] = frozens
 
 
 class _Pages:
-    """Answers requests. Reads run in threads, so that a slow server holds up no probe of this one."""
+    """Answers requests. Each answer is made in a thread of its own, so that a slow server holds up no probe."""
 
     def __init__(self, view: ServiceView) -> None:
         self._view = view
@@ -148,11 +148,12 @@ class _Pages:
             "/versions/{version:int}": self._version,
             "/rejected": self._rejected,
         }
+        # Starlette runs a function that is not `async` in a thread.
         routes = [Route(path, self._page_of(page), methods=["GET"]) for path, page in pages.items()]
         routes += [
             Route("/livez", _live, methods=["GET"]),
-            Route("/readyz", self._in_thread(self._ready), methods=["GET"]),
-            Route("/metrics", self._in_thread(self._metrics), methods=["GET"]),
+            Route("/readyz", self._ready, methods=["GET"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
             *_request_routes(self._view),
         ]
         handlers = {HTTPException: self._not_found, ClientDisconnect: _nobody_waits}
@@ -200,14 +201,8 @@ class _Pages:
 
     # What pages share
 
-    def _in_thread(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            return await run_in_threadpool(answer, request)
-
-        return endpoint
-
-    def _page_of(self, page: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-        """Return a page as an endpoint: in a thread, with errors as pages."""
+    def _page_of(self, page: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """Return a page as an endpoint, with errors as pages."""
 
         def shown(request: Request) -> Response:
             try:
@@ -222,7 +217,7 @@ class _Pages:
                 remedy = f"Unexpected {kind}: `streamtopic status --debug` may say more."
                 return self._problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "This page failed.", remedy)
 
-        return self._in_thread(shown)
+        return shown
 
     def _frame(self, request: Request, at: float | None) -> dict[str, Any]:
         """Return what frames a page. at: when it was read, seconds since 1970; None if nothing was."""
@@ -287,9 +282,8 @@ def _request_routes(view: ServiceView) -> list[Route]:
         body = await request.body()
         return await run_in_threadpool(_answer, view, lambda service: _received(service, body))
 
-    async def tell(request: Request) -> Response:
-        name = request.path_params["name"]
-        return await run_in_threadpool(_answer, view, lambda service: _stands(service, name))
+    def tell(request: Request) -> Response:
+        return _answer(view, lambda service: _stands(service, request.path_params["name"]))
 
     return [Route("/requests", receive, methods=["POST"]), Route("/requests/{name}", tell, methods=["GET"])]
 

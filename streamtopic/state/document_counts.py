@@ -41,8 +41,7 @@ from streamtopic.state.document_records import (
 )
 from streamtopic.state.meta import METAS, ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
-from streamtopic.state.word_ids import word_text
-from streamtopic.words.lexicon import Lexicon
+from streamtopic.words.lexicon import Lexicon, word_text
 
 __all__ = [
     "ChangedDocuments",

@@ -18,10 +18,9 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, allocating, inner, kernel, short
+from streamtopic.compiled import Whole, allocating, inner, kernel
 from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch
 from streamtopic.errors import StateCorrupt
-from streamtopic.formats import STORED_DOCUMENT
 
 __all__ = [
     "EVERY_OFFSET",
@@ -38,7 +37,8 @@ __all__ = [
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-_VERSION = STORED_DOCUMENT.number
+# The first byte of a record. It changes with its form, and so does the number of the whole state.
+_VERSION = 2
 
 EVERY_OFFSET = 1 << 62
 """An offset after all records."""
@@ -226,7 +226,7 @@ def decode_batch(records: Records, positions: Int64, before: int) -> DecodedReco
     return DecodedRecords(batch, places, labels, offsets)
 
 
-@short
+@inner
 def _put(out: Bytes, at: Whole, value: np.uint64) -> Whole:
     """Write `value` at `at`; return the position after it. The caller sees to ten free bytes.
 
@@ -241,7 +241,7 @@ def _put(out: Bytes, at: Whole, value: np.uint64) -> Whole:
     return at + 1
 
 
-@short
+@inner
 def _get(data: Bytes, at: Whole) -> tuple[np.uint64, Whole]:
     """Read an integer at `at`; return it and the position after it, which is -1 for a malformed one.
 

@@ -17,6 +17,7 @@ its memory back, where deleted entries of a stream would stay in memory until th
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from typing import Self
 
 import msgpack
@@ -26,7 +27,6 @@ from streamtopic.counts import Weighting
 from streamtopic.counts.arrays import Int64
 from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMissing
-from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.document_records import Records
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
@@ -37,6 +37,7 @@ __all__ = [
     "METAS",
     "MOST_UNSUMMED",
     "SETTINGS",
+    "STATE_FORMAT",
     "ChangeEntry",
     "Cut",
     "CutGone",
@@ -56,6 +57,9 @@ __all__ = [
     "stored_settings",
     "unpack_numbers",
 ]
+
+STATE_FORMAT = 14
+"""The number of the form of all bytes in Redis. It changes with them, and a state of another number is refused."""
 
 MOST_UNSUMMED = 8 << 20
 """Bytes of changes after which the writer writes the word statistics again, in a small partition."""
@@ -258,10 +262,15 @@ def stored_settings(connection: Connection, model: str) -> tuple[bytes | None, M
     return number, None
 
 
-def check_format(found: bytes, name: str = "") -> None:
+def check_format(found: bytes, name: str = "the state in Redis") -> None:
     """Raise StateMismatch for the number of another format. name: of the state, for the error."""
-    if found != b"%d" % STATE.number:
-        raise StateMismatch(refusal(STATE, found.decode("ascii", "replace"), name=name))
+    if found != b"%d" % STATE_FORMAT:
+        number = found.decode("ascii", "replace")[:20]
+        program = f"streamtopic {metadata.version('streamtopic')}"
+        raise StateMismatch(
+            f"{name} has format {number}, and {program} reads format {STATE_FORMAT}: "
+            "run `streamtopic rebuild`, which counts the log again"
+        )
 
 
 @dataclass(frozen=True, slots=True)

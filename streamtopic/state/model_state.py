@@ -15,7 +15,6 @@ from typing import Any
 import msgpack
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
-from streamtopic.formats import STATE
 from streamtopic.state.connection import (
     ACQUIRE_LEASE,
     UPLOAD_SECONDS,
@@ -31,6 +30,7 @@ from streamtopic.state.deletions import Forgets
 from streamtopic.state.meta import (
     METAS,
     SETTINGS,
+    STATE_FORMAT,
     ModelSettings,
     check_format,
     check_settings,
@@ -149,7 +149,7 @@ class ModelState:
         # create a model, one decides; the other compares its settings with the answer.
         while (found := cls.find(connection, model)) is None:
             key = ModelKeys(model).named("settings")
-            made: list[Command] = [("HSET", key, "schema", STATE.number, "settings", SETTINGS.pack(settings))]
+            made: list[Command] = [("HSET", key, "schema", STATE_FORMAT, "settings", SETTINGS.pack(settings))]
             connection.change(made, guards=[(("EXISTS", key), "0", "it is there")])
         check_settings(model, found.settings, settings)
         return found
@@ -491,7 +491,7 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: the last version made before documents were moved to other partitions, 0 without one.
     """
-    fixed = "schema", STATE.number, "settings", SETTINGS.pack(settings)
+    fixed = "schema", STATE_FORMAT, "settings", SETTINGS.pack(settings)
     connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *fixed)
 
 

@@ -18,7 +18,6 @@ import numpy as np
 from streamtopic.counts import DocumentBatch
 from streamtopic.counts.arrays import Int32
 from streamtopic.errors import StateCorrupt, StateError, TakenOver
-from streamtopic.formats import STATE
 from streamtopic.state.connection import READ_DOCUMENTS, Applied, Check, Command, Connection, Outcome, Stale
 from streamtopic.state.deletions import Forget, Forgets
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
@@ -26,6 +25,7 @@ from streamtopic.state.meta import (
     CHANGES,
     METAS,
     MOST_UNSUMMED,
+    STATE_FORMAT,
     ChangeEntry,
     CutGone,
     LastRecord,
@@ -508,7 +508,7 @@ def _create(connection: Connection, keys: PartitionKeys, settings: ModelSettings
     through = connection.call("HGET", keys.subject_secret, "through")
     begun = Meta(settings=settings, next_offset=first_offset, through=int(through or 0))
     steps: list[Command] = [
-        ("HSET", keys.meta, "schema", STATE.number, "fence", "", "facts", METAS.pack(begun)),
+        ("HSET", keys.meta, "schema", STATE_FORMAT, "fence", "", "facts", METAS.pack(begun)),
         ("HSETNX", keys.subject_secret, "secret", secrets.token_bytes(_SECRET_BYTES)),
         *Forgets(connection, keys).made(),
     ]

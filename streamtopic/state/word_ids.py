@@ -17,7 +17,6 @@ import numpy.typing as npt
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, add_statistics
 from streamtopic.counts.arrays import Int32, Int64
-from streamtopic.counts.batch import row_ends
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.document_records import StoredDocument, ascending_rows, encode_records
 from streamtopic.words.lexicon import Lexicon
@@ -28,13 +27,7 @@ __all__ = [
     "NEARLY",
     "AddedDocuments",
     "Vocabulary",
-    "WordPassage",
-    "word_bytes",
-    "word_text",
 ]
-
-WordPassage = tuple[int, Mapping[str, int]]
-"""A passage as (tokens L, word to its count)."""
 
 MAX_WORD_IDS = 1 << 26
 """Ids that a partition can give, those of words that are gone included. A writer holds up to 16 bytes for each, a
@@ -141,17 +134,6 @@ class Vocabulary:
             self._left[documents.words] = True
 
 
-def word_bytes(word: str) -> bytes:
-    """Return a word as Redis and lexicons hold it."""
-    # Half a surrogate pair, which JSON allows in a text, is not UTF-8; it must come back as it came.
-    return word.encode("utf-8", "surrogatepass")
-
-
-def word_text(stored: bytes) -> str:
-    """Undo `word_bytes`."""
-    return stored.decode("utf-8", "surrogatepass")
-
-
 @kernel
 def _number(entries: Int32, numbers: Int32, next_number: int, ids: Int32, born: Int32) -> int:
     """Fill `ids`, and the begin of `born` with the entries that got an id. Return how many did."""
@@ -192,34 +174,6 @@ class AddedDocuments:
     batch: DocumentBatch
     labels: Sequence[Mapping[str, str]]
     subjects: Sequence[tuple[bytes, ...]]
-
-    @classmethod
-    def of(
-        cls,
-        ids: Sequence[bytes],
-        offsets: Sequence[int],
-        passages: Sequence[Sequence[WordPassage]],
-        lexicon: Lexicon,
-        labels: Sequence[Mapping[str, str]] = (),
-        subjects: Sequence[tuple[bytes, ...]] = (),
-    ) -> "AddedDocuments":
-        """Lay out documents whose words are text. passages: of each document. No labels or subjects: none has any."""
-        rows = list(chain.from_iterable(passages))
-        held = [words for _, words in rows]
-        entries = lexicon.number(list(map(word_bytes, chain.from_iterable(held))))
-        counts = chain.from_iterable(words.values() for words in held)
-        numbers = np.arange(len(ids), dtype=np.int32)
-        sizes = np.array([len(words) for words in held], np.int64)
-        batch = DocumentBatch.whole(
-            indptr=row_ends(sizes),
-            words=entries,
-            counts=np.fromiter(counts, np.int32, len(entries)),
-            lengths=np.array([length for length, _ in rows], np.int64),
-            owners=np.repeat(numbers, [len(of_one) for of_one in passages]),
-            documents=len(ids),
-        )
-        places = np.array(offsets, np.int64)
-        return cls(ids, places, batch, labels or [{}] * len(ids), subjects or [()] * len(ids))
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -5,17 +5,19 @@ the owner of a table keeps the ids or columns of words, and which words live doc
 """
 
 import hashlib
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
 from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
-from streamtopic.words.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
+from streamtopic.counts import DocumentBatch
+from streamtopic.counts.batch import row_ends
+from streamtopic.words.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS, AnyText, passages
 
-__all__ = ["Lexicon", "Table", "Whole", "count_texts", "find"]
+__all__ = ["Lexicon", "Table", "Whole", "count_texts", "find", "word_bytes", "word_text"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
@@ -33,8 +35,6 @@ Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
     state    (2,) number of entries, and 1 after a word found no room, else 0
 """
 
-# Typed, because numba compiles a function again for each literal that it is called with.
-INSERT = np.int64(1)
 # Unsigned, because numba makes a float of a signed and an unsigned number.
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -52,6 +52,17 @@ _AT_ONCE = 16
 _GROWTH = 1 << 16
 # More than words of texts have on average; the table grows if they are longer.
 _BYTES_A_WORD = 12
+
+
+def word_bytes(word: str) -> bytes:
+    """Return a word as lexicons and Redis hold it."""
+    # Half a surrogate pair, which JSON allows in a text, is not UTF-8; it must come back as it came.
+    return word.encode("utf-8", "surrogatepass")
+
+
+def word_text(stored: bytes) -> str:
+    """Undo `word_bytes`."""
+    return stored.decode("utf-8", "surrogatepass")
 
 
 class Lexicon:
@@ -76,11 +87,6 @@ class Lexicon:
 
     def __len__(self) -> int:
         return int(self._state[0])
-
-    @property
-    def room(self) -> int:
-        """Number of entries that fit before the table has to grow."""
-        return len(self._starts) - 1
 
     @property
     def table(self) -> Table:
@@ -130,7 +136,55 @@ class Lexicon:
                 done = int(_number(data, ends, done, entries, self.table))
         return entries
 
-    def count(self, texts: Sequence[bytes]) -> tuple[Int64, Int64, Int32, Int32]:
+    def documents(self, texts: Sequence[AnyText]) -> DocumentBatch:
+        """Return texts as documents; the words of a passage are entries, in any order.
+
+        Passages are those of `text.passages`, which also says for what it raises ValueError.
+        """
+        # One byte beyond ASCII makes the loop leave a text, or a list of words, to `passages`.
+        plain = [text.encode() if isinstance(text, str) and text.isascii() else b"\x80" for text in texts]
+        # Another thread may give entries to words meanwhile: records are also decoded ahead of their commit.
+        with self.lock:
+            lengths, stops, entries, counts = self._count(plain)
+        # A text without a token has no passage.
+        rows = np.flatnonzero(lengths > 0)
+        batch = DocumentBatch.whole(
+            indptr=np.concatenate([[0], stops[rows]]),
+            words=entries,
+            counts=counts,
+            lengths=lengths[rows],
+            owners=rows.astype(np.int32),
+            documents=len(texts),
+        )
+        left = np.flatnonzero(lengths < 0)
+        if not len(left):
+            return batch
+        others = self.numbered([passages(texts[k]) for k in left.tolist()])
+        order = np.arange(len(texts))
+        order[left] = len(texts) + np.arange(len(left))
+        return DocumentBatch.stacked([batch, others]).take(order)
+
+    def numbered(self, documents: Sequence[Sequence[tuple[int, Mapping[str, int]]]]) -> DocumentBatch:
+        """Return documents whose words are entries, in the order of their words.
+
+        documents: the passages of each, as (tokens, counts of words).
+        """
+        rows = list(chain.from_iterable(documents))
+        held = [words for _, words in rows]
+        # All at once, because a call into compiled code costs more than a word.
+        entries = self.number(list(map(word_bytes, chain.from_iterable(held))))
+        counts = chain.from_iterable(words.values() for words in held)
+        numbers = np.arange(len(documents), dtype=np.int32)
+        return DocumentBatch.whole(
+            indptr=row_ends(np.array([len(words) for words in held], np.int64)),
+            words=entries,
+            counts=np.fromiter(counts, np.int32, len(entries)),
+            lengths=np.array([length for length, _ in rows], np.int64),
+            owners=np.repeat(numbers, [len(document) for document in documents]),
+            documents=len(documents),
+        )
+
+    def _count(self, texts: Sequence[bytes]) -> tuple[Int64, Int64, Int32, Int32]:
         """Count the words of ASCII texts of one passage, as `text.passages` does. The caller holds `lock`.
 
         Returns the tokens L of each text, -1 for a text that is left out; where its words end among the entries, which
@@ -169,10 +223,7 @@ class Lexicon:
 
     def words(self, first: int = 0) -> list[bytes]:
         """Return the words of all entries from `first` on."""
-        text = self._text.tobytes()
-        starts = self._starts[: len(self) + 1].tolist()
-        spans = pairwise(starts[first:])
-        return [text[start:stop] for start, stop in spans]
+        return self.words_of(np.arange(first, len(self), dtype=np.int32))
 
     def copy(self) -> "Lexicon":
         """Return a table with the same entries, which may add other words from here on."""
@@ -225,21 +276,12 @@ def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uin
 
 
 @inner
-def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: Whole) -> Whole:
-    """Return the entry of the word in data[start:stop]; -1 for a new word that is not inserted.
+def find(data: Bytes, start: Whole, stop: Whole, key: np.uint64, mixed: np.uint64, table: Table) -> Whole:
+    """Return the entry of the word in data[start:stop]; a new word gets one.
 
-    insert: 1 to give a new word an entry, else 0. If the table has no room for it, the entry is -1 as well, and the
-        second number of the table's state becomes 1.
+    key, mixed: as `_key` returns them.
+    If the table has no room for a new word, the entry is -1, and the second number of the table's state becomes 1.
     """
-    key, mixed = _key(data, start, stop, table[0])
-    return _look_up(data, start, stop, key, mixed, table, insert)
-
-
-@inner
-def _look_up(
-    data: Bytes, start: Whole, stop: Whole, key: np.uint64, mixed: np.uint64, table: Table, insert: Whole
-) -> Whole:
-    """Return the answer of `find`. key, mixed: as `_key` returns them."""
     _, slots, starts, text, state = table
     size = stop - start
     mask = len(slots) - 1
@@ -257,8 +299,6 @@ def _look_up(
             if same:
                 return entry
         slot = (slot + 1) & mask
-    if not insert:
-        return -1
     entry = state[0]
     at = starts[entry]
     if entry == len(starts) - 1 or at + size > len(text):
@@ -296,7 +336,8 @@ def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table
     """Fill entries from `first` on; return the number of filled ones, fewer than asked for if the table is full."""
     start = ends[first - 1] if first else 0
     for k in range(first, len(ends)):
-        entry = find(data, start, ends[k], table, INSERT)
+        key, mixed = _key(data, start, ends[k], table[0])
+        entry = find(data, start, ends[k], key, mixed, table)
         if entry < 0:
             return k
         entries[k] = entry
@@ -339,7 +380,7 @@ def _ascii_tokens(
         words, tokens, at = _read_words(data, at, stop, table, keys, spans)
         length += tokens
         for k in range(words):
-            entry = _look_up(data, spans[k, 0], spans[k, 1], keys[k, 0], keys[k, 1], table, INSERT)
+            entry = find(data, spans[k, 0], spans[k, 1], keys[k, 0], keys[k, 1], table)
             if entry < 0:
                 return _leave(marks, entries, begin, used)
             if marks[entry] >= before + begin:

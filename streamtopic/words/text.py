@@ -60,8 +60,6 @@ MAX_PAIRS = MAX_WORDS * (MAX_WORDS - 1) // 2
 # With passages of so many tokens a text of 1,000,000 bytes makes fewer pairs than it may. Longer texts come from a
 # caller of the library, never from a record, and their passages are not shorter either.
 _SHORTEST = 32
-# See `_Script.shortened`: a divisor of MAX_MARKS.
-_STRIDE = 5
 
 ALPHANUMERIC = re.compile(r"[^\W_]{2,}")
 ASCII_WORD = re.compile(r"[a-z0-9]{2,}")
@@ -171,7 +169,7 @@ def _words(text: str) -> list[str]:
     # Character classes that reach past plane 0 are slow in `re`, so they are used only if they are needed.
     script = _script(ASTRAL.search(lowered) is not None)
     special = script.special.search(lowered) is not None
-    composed = unicodedata.normalize("NFC", script.shortened(lowered) if special else lowered)
+    composed = unicodedata.normalize("NFC", script.surplus.sub(r"\1", lowered) if special else lowered)
     if composed != lowered:
         # Some letters of plane 0 become others beyond it, and some become letters with marks.
         script = _script(ASTRAL.search(composed) is not None)
@@ -190,22 +188,14 @@ class _Script:
         marks = _marks(0x300, 0x10000) + (_marks(0x10000, 0x1F000) + _marks(0xE0100, 0xE01F0) if astral else "")
         paired = PAIRED + PAIRED_ASTRAL if astral else PAIRED
         self.special = re.compile(f"[{marks}{paired}]")
-        self._several = re.compile(f"[{marks}]{{{MAX_MARKS // _STRIDE}}}")
-        self._surplus = re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+")
+        # Of a run of marks: the first 30, and the others.
+        self.surplus = re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+")
         self._runs = re.compile(f"\\w[\\w{marks}]+")
         self._paired = re.compile(f"[{paired}]")
         # Within a run there are letters and marks only.
         self._parts = re.compile(f"([^\\W{paired}][^{paired}]*)|((?=\\w)[{paired}][{paired}{marks}]*)")
         self._mark = re.compile(f"[{marks}]")
         self._clusters = re.compile(f"[^{marks}][{marks}]*")
-
-    def shortened(self, text: str) -> str:
-        """Drop all but the first 30 marks of each run."""
-        # More than 30 marks in a row are six in a row of every fifth character, and a search of these takes a fifth of
-        # the time.
-        if not self._several.search(text[::_STRIDE]):
-            return text
-        return self._surplus.sub(r"\1", text)
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text in lower case and NFC."""

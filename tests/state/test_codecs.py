@@ -146,7 +146,8 @@ def test_words_of_each_row_ascend_and_keep_their_counts(rows, known, chosen):
     lexicon = Lexicon("test")
     lexicon.number([b"w%d" % word for word in range(41)])
     passages = [[(9000 * 12, {f"w{word}": count for word, count in row.items()})] for row in rows]
-    added = AddedDocuments.of([b"d"] * len(rows), range(len(rows)), passages, lexicon)
+    count = len(rows)
+    added = AddedDocuments([b"d"] * count, np.arange(count), lexicon.numbered(passages), [{}] * count, [()] * count)
     batch, born = added.numbered(numbers, 100)
     assert (numbers[born] == -1).all()
     numbers[born] = range(100, 100 + len(born))

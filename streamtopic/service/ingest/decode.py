@@ -1,7 +1,6 @@
 """Decode records of the documents topic, a batch at a time.
 
-`events` reads each record. A compiled loop counts the words of all ASCII texts of one passage, and `words.text` those
-of the others.
+`events` reads each record, and the lexicon counts the words of all documents at once.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, kernel, once
-from streamtopic.counts import DocumentBatch
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_KEY,
     Delete,
     Document,
     Heartbeat,
-    Passages,
     decode_record,
     subject_digests,
 )
@@ -30,13 +27,13 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.state import AddedDocuments
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import murmur2
-from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamtopic.state import Lexicon
     from streamtopic.streams import Record
+    from streamtopic.words.text import AnyText
 
 __all__ = ["Decoded", "Event", "OwnTombstone", "decode_all"]
 
@@ -112,8 +109,8 @@ def decode_all(
     keys = [key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b"" for _, _, _, key, *_ in records]
     labels: list[Mapping[str, str]] = [_NO_LABELS] * number
     subjects: list[tuple[bytes, ...]] = [()] * number
-    texts = [b""] * number
-    others, left, named = dict[int, Event](), dict[int, Passages](), dict[int, Sequence[str]]()
+    texts: list[AnyText] = [""] * number
+    others, named = dict[int, Event](), dict[int, Sequence[str]]()
     for k, record in enumerate(records):
         try:
             event = decode_record(record)
@@ -123,37 +120,12 @@ def decode_all(
         if not isinstance(event, Document):
             others[k] = event
             continue
-        _, text, labels[k], people = event
-        if isinstance(text, str) and text.isascii():
-            texts[k] = text.encode()
-        else:
-            left[k] = event.passages
+        _, texts[k], labels[k], people = event
         if people:
             named[k] = people
             subjects[k] = subject_digests(people, secret)
-    # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
-    with lexicon.lock:
-        lengths, stops, entries, counts = lexicon.count(texts)
-    for k in np.flatnonzero(lengths < 0).tolist():
-        left[k] = tuple(passages(texts[k].decode()))
-    # A text without a token has no passage.
-    rows = np.flatnonzero(lengths > 0)
-    batch = DocumentBatch.whole(
-        indptr=np.concatenate([[0], stops[rows]]),
-        words=entries,
-        counts=counts,
-        lengths=lengths[rows],
-        owners=rows.astype(np.int32),
-        documents=number,
-    )
-    if left:
-        places = list(left)
-        slow = AddedDocuments.of([keys[k] for k in places], places, list(left.values()), lexicon)
-        order = np.arange(number)
-        order[places] = number + np.arange(len(places))
-        batch = DocumentBatch.stacked([batch, slow.batch]).take(order)
     offsets = np.array([record.offset for record in records], np.int64)
-    documents = AddedDocuments(keys, offsets, batch, labels, subjects)
+    documents = AddedDocuments(keys, offsets, lexicon.documents(texts), labels, subjects)
     return Decoded(records, documents, others, homes, lexicon, named)
 
 

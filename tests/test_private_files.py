@@ -97,3 +97,18 @@ def test_a_lost_key_of_an_instance_is_not_made_again(tmp_path, name):
         (tmp_path / "keys" / made).unlink()
     make_keys(settings)
     assert (tmp_path / "keys" / name).exists()
+
+
+def test_a_lost_signing_key_leaves_its_public_half_as_it_is(tmp_path):
+    """Before all keys were made too: readers may have the public half, so its owner decides, and nothing is written."""
+    settings = load({"dir": tmp_path})
+    make_keys(settings)
+    keys = tmp_path / "keys"
+    for lost in ("complete", "signing.key"):
+        (keys / lost).unlink()
+    with pytest.raises(SettingsError, match=r"signing\.key is missing .*or move the public half away"):
+        make_keys(settings)
+    assert not (keys / "signing.key").exists()
+    (keys / "signing.pub").rename(keys / "old.pub")
+    make_keys(settings)
+    assert (keys / "complete").exists()

@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamtopic.errors import (
     ComponentFull,
@@ -46,7 +46,6 @@ from streamtopic.state import CutGone, ModelState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import TracebackType
 
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
@@ -101,9 +100,8 @@ def looked_at(service: Opened, watch: Watch, every: float = EVERY) -> Iterator[N
         thread.join(_LEAVE)
 
 
-# Seconds to wait for records, or between decisions. A look for new records is cheap, and a decision in a process that
-# counts as well is not.
-IDLE: Mapping[Role, float] = {"run": 1.0, "ingest": 0.5, "schedule": 1.0}
+# Seconds to wait for records, between decisions, or between two rounds in which nothing was to be published.
+IDLE = 1.0
 _LOOK = 0.02
 _LOOK_SHARE = 20
 LONGEST_PAUSE = 10.0
@@ -125,7 +123,6 @@ def run_part(role: Role, settings: Settings, stop: threading.Event, say: Say, *,
     Raises StateMismatch if state, settings and log do not fit together.
     """
     watch = watch or Watch()
-    interval = IDLE[role]
     leave_in_time(stop)
 
     def work() -> None:
@@ -133,9 +130,9 @@ def run_part(role: Role, settings: Settings, stop: threading.Event, say: Say, *,
             service.refuse_others()
             service.connection.ping()
             parts.enter_context(looked_at(service, watch))
-            leading = parts.enter_context(Leading(service, watch, say, interval)) if role != "ingest" else None
+            leading = parts.enter_context(closing(Leading(service, watch, say))) if role != "ingest" else None
             worker = parts.enter_context(closing(worker_of(service, watch))) if role != "schedule" else None
-            _work(worker, leading, watch, stop, say, interval)
+            _work(worker, leading, watch, stop, say)
 
     _insist(work, stop, watch, say)
 
@@ -146,7 +143,6 @@ def _work(
     watch: Watch,
     stop: threading.Event,
     say: Say,
-    interval: float,
 ) -> None:
     """Count, decide and learn in turn, as far as this process does so."""
     records = 0
@@ -156,7 +152,7 @@ def _work(
             leading.check()
         if worker is not None:
             # What was counted just now is decided on as soon as no record follows it.
-            done = worker.step(0.0 if records else interval)
+            done = worker.step(0.0 if records else IDLE)
             records = done.records
             # A round without partitions is no progress while the group does not answer.
             if done.waiting:
@@ -176,7 +172,7 @@ def _work(
         if worker is None:
             watch.health.moved()
             if not changed:
-                leading.wait(counted, stop, interval)
+                leading.wait(counted, stop, IDLE)
 
 
 def worker_of(service: Opened, watch: Watch) -> IngestWorker:
@@ -195,18 +191,16 @@ def worker_of(service: Opened, watch: Watch) -> IngestWorker:
 
 
 class Leading:
-    """Decides and learns step by step, and publishes in a thread of its own, as long as the block runs.
+    """Decides and learns step by step, and publishes in a thread of its own, until it is closed.
 
     service: whose log and settings are used; the thread reaches Redis over a connection of its own.
     say: told each event.
-    interval: seconds between two rounds of the thread in which nothing was due.
     """
 
-    def __init__(self, service: Opened, watch: Watch, say: Say, interval: float) -> None:
+    def __init__(self, service: Opened, watch: Watch, say: Say) -> None:
         settings = service.settings
         self._watch = watch
         self._say = say
-        self._interval = interval
         self._witnessed = settings.witnesses is not None
         # Set when there may be something to publish, and when the last decision may be out of date.
         self._due, self._undecided, self._done = threading.Event(), threading.Event(), threading.Event()
@@ -223,14 +217,10 @@ class Leading:
         with watch.health.exempt("recovering"):
             self._ledger.catch_up()
         self._thread = threading.Thread(target=self._run, name=PUBLISH, daemon=True)
-
-    def __enter__(self) -> Self:
         self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the thread, and give leadership up."""
         self._done.set()
         self._due.set()
         # A server that does not answer must not hold the process up: the thread ends with it.
@@ -292,10 +282,8 @@ class Leading:
                 # The receipt of a delete without a document waits for no version.
                 self._due.set()
                 return
-            now = time.monotonic()
             # Looks must not keep Redis busy if there are many partitions.
-            pause = max(_LOOK, _LOOK_SHARE * (now - start))
-            if self._undecided.wait(min(pause, max(deadline - now, 0.0))):
+            if self._undecided.wait(max(_LOOK, _LOOK_SHARE * (time.monotonic() - start))):
                 return
 
     def _run(self) -> None:
@@ -318,7 +306,7 @@ class Leading:
             names = ("versions", "receipts", "records", "erased")
             self._say({"event": "published", **{name: getattr(done, name) for name in names}})
         elif not self._done.is_set():
-            self._due.wait(self._interval)
+            self._due.wait(IDLE)
 
 
 def _public(decision: str) -> str:

@@ -191,11 +191,17 @@ class SigningKey:
     def save(self, path: Path) -> None:
         """Write a file that only its owner can read, and the public half beside it, with the ending `.pub`.
 
-        Raises SettingsError if one of them exists.
+        Raises SettingsError if one of them exists; nothing is written then.
         """
+        public = path.with_suffix(".pub")
+        if public.exists() and not path.exists():
+            raise SettingsError(
+                f"{path} is missing beside its public half {public}: restore it from your backup, or move the public "
+                "half away to make a new pair"
+            )
         encoded = base64.b64encode(ED25519 + self._private.private_bytes_raw()).decode()
         _write(path, f"{_PRIVATE}{self.name}+{self.public.key_id}+{encoded}\n".encode(), 0o600)
-        _write(path.with_suffix(".pub"), f"{self.public}\n".encode(), 0o644)
+        _write(public, f"{self.public}\n".encode(), 0o644)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature, 64 bytes."""

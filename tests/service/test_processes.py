@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -168,7 +169,7 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         service.settle()
     with (
         Service(settings, resident=True) as service,
-        Leading(service.opened, service.watch, lambda _event: None, 0.05) as leading,
+        _leading(service) as leading,
     ):
         scheduler = leading.leader.scheduler
         ledger = open_ledger(service.opened, service.connect(), key_ring(service.settings))
@@ -290,7 +291,7 @@ def test_a_right_that_is_taken_away_is_waited_for(limited, monkeypatch):
 
 
 def _leading(service):
-    return Leading(service.opened, service.watch, lambda _event: None, 0.05)
+    return closing(Leading(service.opened, service.watch, lambda _event: None))
 
 
 def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server, monkeypatch):

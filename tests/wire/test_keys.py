@@ -24,6 +24,9 @@ def test_key_files(tmp_path):
     assert {PublicKey.load(source) for source in sources} == {made.public}
     with pytest.raises(SettingsError, match="File exists"):
         SigningKey.generate(NAME).save(private)
+    with pytest.raises(SettingsError, match=r"other\.key is missing .*other\.pub: restore it from your backup, "):
+        made.save(public.rename(public.with_name("other.pub")).with_suffix(".key"))
+    assert {file.name for file in private.parent.iterdir()} == {"signing.key", "other.pub"}
     private.chmod(0o644)
     with pytest.raises(SettingsError, match="chmod 600"):
         SigningKey.load(private)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.events import Delete, Heartbeat
-from streamtopic.documents.suppression import Suppression, SuppressionKey, suppressed
-from streamtopic.errors import SettingsError
+from streamtopic.documents.suppression import SUPPRESSED, Suppression, SuppressionKey
+from streamtopic.errors import InvalidEvent, SettingsError
 from streamtopic.service.ingest.decode import OwnTombstone
 from streamtopic.state import Suppressed
 from streamtopic.streams import Message, TopicNames, pages
@@ -71,10 +71,11 @@ class Suppressions:
             return decoded
         self.catch_up()
         records = decoded.records
+        # Those that the service wrote after suppressed adds.
         events: dict[int, Event] = {
             k: OwnTombstone()
             for k, one in enumerate(records)
-            if one.headers and key.refused(one.partition, one.value, one.headers) is not None
+            if key.refused(one.partition, one.value, one.headers) is not None
         }
         partition, start = records[0].partition, records[0].offset
         refused = {offset for offset in self._refused.get(partition, ()) if offset >= start}
@@ -87,7 +88,10 @@ class Suppressions:
             gone = [Message(one.key, None, key.refusal(partition, one.offset), partition) for one in new]
             self._log.append_many(self._names.documents, gone)
         self._refused[partition] = refused | {one.offset for one in new}
-        events.update((k, suppressed()) for k in adds)
+        refusal = InvalidEvent(
+            SUPPRESSED, "the id or a subject of the document is suppressed: `streamtopic lift` lifts it"
+        )
+        events.update(dict.fromkeys(adds, refusal))
         return replace(decoded, others={**decoded.others, **events})
 
     def _is_refused(self, key: SuppressionKey, decoded: Decoded, k: int) -> bool:

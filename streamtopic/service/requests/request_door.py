@@ -66,10 +66,7 @@ class RequestDoor:
     """Takes requests in, and lets people approve or cancel them."""
 
     def __init__(self, service: Opened) -> None:
-        self._settings = service.settings
-        self._log = service.log
-        self._topic = service.names.requests
-        self._clock = service.clock
+        self._service = service
         self.requests = DeletionRequests(service.connection, service.settings.model)
 
     def receive(self, documents: Sequence[str], *, subjects: Sequence[str] = (), name: str | None = None) -> Received:
@@ -111,7 +108,8 @@ class RequestDoor:
         """Return what a request asks for, None if there is none with this id, or it has ended."""
         found: Wanted | None = None
         key = name.encode(errors="replace")
-        for page in pages(self._log, self._topic, 0, self._log.begin(self._topic, 0)):
+        log, topic = self._service.log, self._service.names.requests
+        for page in pages(log, topic, 0, log.begin(topic, 0)):
             for record in page:
                 if record.key != key:
                     continue
@@ -137,12 +135,13 @@ class RequestDoor:
 
     def _write(self, wanted: Wanted) -> Received:
         with producing("streamtopic request") as trace:
-            self._log.append_many(self._topic, [encode_request(replace(wanted, trace=trace))])
+            record = encode_request(replace(wanted, trace=trace))
+            self._service.log.append_many(self._service.names.requests, [record])
         return Received(self._new(wanted), wanted.salt)
 
     def _new(self, wanted: Wanted) -> DeletionRequest:
         """Return a request that the scheduler has not taken in yet."""
-        return new_request(wanted, self._now_ms(), self._settings)
+        return new_request(wanted, self._now_ms(), self._service.settings)
 
     def _change(self, name: str, change: Callable[[DeletionRequest], DeletionRequest]) -> DeletionRequest:
         """Move a request as a person asks, again where it has moved meanwhile."""
@@ -158,7 +157,7 @@ class RequestDoor:
         raise UsageError(f"request {name} is being moved by others all the time: try again")
 
     def _now_ms(self) -> int:
-        return int(self._clock() * 1000)
+        return int(self._service.clock() * 1000)
 
 
 _SHOWN = 20

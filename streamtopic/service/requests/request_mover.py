@@ -56,7 +56,6 @@ MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
 MOST_ROUNDS = 10
 """How often documents that came meanwhile are looked for. All that are left then came later than the request."""
-_TRIM_EVERY = 3600.0
 # Tombstones of one append, and records that are not counted yet and are read before documents are named.
 _AT_ONCE = 1_000
 _MOST_BEHIND = 3_000
@@ -113,24 +112,21 @@ class RequestMover:
         self._reader = reader
         self._log = service.log
         self._ledger = service.ledger
-        self._clock = service.clock
         self._next: int | None = None
         # What the open requests ask for, with the times of their records.
         self._wanted: dict[str, tuple[Wanted, int]] = {}
         # Misplaced deletions that were sent lately: ingest that was killed before its commit asks again.
         self._sent_lately: set[Misplaced] = set()
         self._looked: tuple[int, frozenset[str]] | None = None
-        # As they were when this step asked first. Requests may be many, and so may partitions.
-        self._positions: dict[int, Meta] | None = None
-        self._trimmed = 0.0
+        # As they were when this step began. Requests may be many, and so may partitions.
+        self._positions: dict[int, Meta] = {}
 
     def step(self, lease: Lease) -> Moved:
         """Move every open request as far as it can go.
 
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
         """
-        self._positions = None
-        self._trim()
+        self._requests.trim(self._now_ms())
         self._read()
         found = self._requests.open()
         moved = Moved()
@@ -143,6 +139,7 @@ class RequestMover:
         completed = self._complete(lease, found)
         moved["completed"] = len(completed)
         found = [request for request in found if request.id not in completed]
+        self._positions = self._reader.positions()
         documents = 0
         paused = self._pause(lease, [one for one in found if one.state is RequestState.WAITING])
         moved["paused"] = len(paused)
@@ -231,7 +228,7 @@ class RequestMover:
         share = self._settings.brake_share
         if not todo or not share:
             return set()
-        documents = sum(meta.documents for meta in self._counted().values())
+        documents = sum(meta.documents for meta in self._positions.values())
         limit = share * documents
         tally = self._asked()
         paused = set()
@@ -303,8 +300,7 @@ class RequestMover:
 
         Nothing as long as not every partition has counted the tombstones before them.
         """
-        positions = self._counted()
-        if any(positions[partition].next_offset < end for partition, end in request.ends.items()):
+        if any(self._positions[partition].next_offset < end for partition, end in request.ends.items()):
             return ()
         wanted = self._wanted.get(request.id)
         if wanted is not None and request.subjects and request.rounds < MOST_ROUNDS:
@@ -390,17 +386,11 @@ class RequestMover:
         A record of an open transaction may give a document to somebody else, and nobody can read it yet.
         """
         topic = self._names.documents
-        for partition, meta in self._counted().items():
+        for partition, meta in self._positions.items():
             end = self._log.end(topic, partition)
             if end - meta.next_offset > _MOST_BEHIND or self._log.written_end(topic, partition) > end:
                 return True
         return False
-
-    def _counted(self) -> dict[int, Meta]:
-        """Return how far each partition is counted, as of this step."""
-        if self._positions is None:
-            self._positions = self._reader.positions()
-        return self._positions
 
     def _uncounted(self, partition: int) -> set[bytes]:
         """Return the keys of the records of a partition that are not counted yet."""
@@ -432,15 +422,8 @@ class RequestMover:
         self._looked = None if completed else looked
         return {request.id for request in completed}
 
-    def _trim(self) -> None:
-        now = self._clock()
-        if now - self._trimmed < _TRIM_EVERY:
-            return
-        self._requests.trim(int(now * 1000))
-        self._trimmed = now
-
     def _now_ms(self) -> int:
-        return int(self._clock() * 1000)
+        return int(self._service.clock() * 1000)
 
 
 def _digest(one: Misplaced) -> str:

@@ -236,7 +236,7 @@ def test_deletions_that_never_stop_hold_no_stage_up(service, monkeypatch):
     A rewrite of Redis's file covers what was out of the state when it was asked for, and nothing that came later.
     """
     offset = deleted(service, "d0")
-    numbers, marks, step = itertools.count(1), [], type(service.residue).step
+    numbers, marks, step = itertools.count(1), [], type(service.leader.residue).step
 
     def noted(self, **how):
         moved = step(self, **how)
@@ -244,7 +244,7 @@ def test_deletions_that_never_stop_hold_no_stage_up(service, monkeypatch):
         marks.append((now.of(Stage.STATE).offset, now.of(Stage.FILE).offset))
         return moved
 
-    monkeypatch.setattr(type(service.residue), "step", noted)
+    monkeypatch.setattr(type(service.leader.residue), "step", noted)
 
     def done():
         more = f"more-{next(numbers)}"

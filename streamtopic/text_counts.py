@@ -1,6 +1,7 @@
 """TextCounts: texts to word counts as the service counts them, by scikit-learn's contract for vectorisers."""
 
 import secrets
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Self
@@ -96,7 +97,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # Read once, since another thread may be adding words.
         words = self.words_
         places = np.arange(len(words), dtype=np.int32)
-        return _matrix(words, (_placed(part, places) for part in _counted(texts, self._table(words))))
+        return _matrix(words, _counted(texts, self._table(words)), places)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the word of each column."""
@@ -107,7 +108,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fitted(self, texts: Iterable[AnyText]) -> TextMatrix:
         """Take the words of texts and return their counts."""
         lexicon = _table_of(())
-        counted = list(_counted(texts, lexicon))
+        counted = deque(_counted(texts, lexicon))
         words = lexicon.words()
         if not words:
             raise ValueError("empty vocabulary: these texts hold no word of two letters or more")
@@ -116,7 +117,8 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         places[order] = np.arange(len(words), dtype=np.int32)
         own = tuple(word_text(words[k]) for k in order)
         self.words_ = own
-        return _matrix(own, _all_placed(counted, places))
+        # Each batch is given back once it is placed.
+        return _matrix(own, (counted.popleft() for _ in range(len(counted))), places)
 
     def _table(self, words: tuple[str, ...]) -> Lexicon:
         """Return a table in which each of these words has the entry of its column. It may take up others after them."""
@@ -231,21 +233,13 @@ def _placed(batch: DocumentBatch, places: Int32) -> tuple[DocumentBatch, Int64]:
     return ordered(narrowed(batch, ids)), tokens.astype(np.int64)
 
 
-def _all_placed(parts: list[DocumentBatch], places: Int32) -> Iterator[tuple[DocumentBatch, Int64]]:
-    """Yield parts over as many columns as there are entries. The list is empty afterwards: each part is given back."""
-    parts.reverse()
-    while parts:
-        yield _placed(parts.pop(), places)
-
-
-def _matrix(words: tuple[str, ...], parts: Iterable[tuple[DocumentBatch, Int64]]) -> TextMatrix:
-    """Return the parts as one matrix with a column for each word."""
-    # An integer array in front, since there may be no part.
+def _matrix(words: tuple[str, ...], batches: Iterable[DocumentBatch], places: Int32) -> TextMatrix:
+    """Return documents over entries as one matrix with a column for each word. places: as of `_placed`."""
+    placed = []
+    # An integer array in front, since there may be no document.
     unknown = [np.zeros(0, np.int64)]
-    batches = []
-    for batch, tokens in parts:
-        batches.append(batch)
+    for batch in batches:
+        own, tokens = _placed(batch, places)
+        placed.append(own)
         unknown.append(tokens)
-    whole = DocumentBatch.stacked(batches)
-    batches.clear()
-    return TextMatrix.of(CountedTexts(words, whole, np.concatenate(unknown)))
+    return TextMatrix.of(CountedTexts(words, DocumentBatch.stacked(placed), np.concatenate(unknown)))

@@ -247,9 +247,7 @@ class Document(NamedTuple):
     @property
     def passages(self) -> Passages:
         """(L, word counts) of each passage; L counts all tokens, so it can exceed the sum of the counts."""
-        if isinstance(self.text, str):
-            return tuple(passages(self.text))
-        return ((sum(self.text.values()), self.text),) if self.text else ()
+        return tuple(passages(self.text))
 
 
 @dataclass(frozen=True, slots=True)

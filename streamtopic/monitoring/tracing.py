@@ -43,7 +43,7 @@ def producing(name: str) -> Iterator[bytes]:
         return
     # The text of an error may quote a document's id, so the span keeps the error's class alone.
     quiet = {"record_exception": False, "set_status_on_exception": False}
-    with _tracer(api).start_as_current_span(name, kind=api.SpanKind.PRODUCER, **quiet) as opened:
+    with api.get_tracer("streamtopic").start_as_current_span(name, kind=api.SpanKind.PRODUCER, **quiet) as opened:
         carried = dict[str, str]()
         _propagator().inject(carried)
         try:
@@ -66,7 +66,7 @@ def span(name: str, times_ms: tuple[int, int], facts: Mapping[str, int], parent:
         return
     begin, end = times_ms
     attributes = {f"streamtopic.{fact}": number for fact, number in facts.items()}
-    made = _tracer(api).start_span(
+    made = api.get_tracer("streamtopic").start_span(
         name,
         context=_propagator().extract({HEADER: parent.decode()}),
         kind=api.SpanKind.CONSUMER,
@@ -80,10 +80,6 @@ def span(name: str, times_ms: tuple[int, int], facts: Mapping[str, int], parent:
 def _api() -> Any:  # noqa: ANN401 - a module that may be absent
     """Return OpenTelemetry's module of traces if something has imported it, else None."""
     return sys.modules.get("opentelemetry.trace")
-
-
-def _tracer(api: Any) -> Any:  # noqa: ANN401 - as `_api`
-    return api.get_tracer("streamtopic")
 
 
 def _propagator() -> Any:  # noqa: ANN401 - as `_api`

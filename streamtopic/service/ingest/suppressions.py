@@ -71,8 +71,11 @@ class Suppressions:
             return decoded
         self.catch_up()
         records = decoded.records
+        # Those that the service wrote after suppressed adds.
         events: dict[int, Event] = {
-            k: OwnTombstone() for k, one in enumerate(records) if one.headers and _is_own(key, one)
+            k: OwnTombstone()
+            for k, one in enumerate(records)
+            if key.refused(one.partition, one.value, one.headers) is not None
         }
         partition, start = records[0].partition, records[0].offset
         refused = {offset for offset in self._refused.get(partition, ()) if offset >= start}
@@ -136,8 +139,3 @@ class Suppressions:
         # Compaction keeps this record alone, so the right one has to come after it.
         if holds is not None and said != holds:
             again[digest] = holds
-
-
-def _is_own(key: SuppressionKey, record: Record) -> bool:
-    """Return whether the service wrote a record after a suppressed add."""
-    return key.refused(record.partition, record.value, record.headers) is not None

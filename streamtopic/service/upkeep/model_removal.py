@@ -56,15 +56,11 @@ def end_of(service: Opened, *, keep_ledger: bool) -> End:
         documents += counted_documents(connection, model, partition)
         # Deletions that have asked for a receipt and have none yet.
         waiting += sum(forget.wants_receipt for forget in Forgets(connection, keys).each())
-    waiting += _not_sent(DeletionRequests(connection, model))
-    return End(int(service.clock() * 1000), documents, ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
-
-
-def _not_sent(requests: DeletionRequests) -> int:
-    """Return how many deletions people have asked for in requests that wait or are paused: they are not in the log."""
-    # Those of a request that was sent are in the log, and were counted there.
+    # Those that people have asked for in requests that wait or are paused; all others are in the log, and counted.
     sent = {RequestState.SENT, RequestState.COUNTED}
-    return sum(request.known for request in requests.open() if request.state not in sent)
+    requests = DeletionRequests(connection, model).open()
+    waiting += sum(request.known for request in requests if request.state not in sent)
+    return End(int(service.clock() * 1000), documents, ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
 
 
 def remove(service: Opened, path: Path, end: End, update: Callable[[int, int | None], None]) -> RemovedModel:

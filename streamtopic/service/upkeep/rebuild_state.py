@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streamtopic.service.opened import Opened
-    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.state import Connection, ModelSettings
     from streamtopic.streams import EventLog, TopicNames
 
@@ -99,7 +98,8 @@ def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebui
         RedisIndex(connection, model).clear()
         # Under the lease: before it, a scheduler could still stage a version.
         state = ModelState(connection, model, fixed)
-        newest = _newest(state, service.ledger)
+        service.ledger.catch_up()
+        newest = max(service.ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, model, partition, rearranged=other_hash)
         remove_base(connection, model)
@@ -149,9 +149,3 @@ def _leading(service: Opened) -> Iterator[None]:
             yield
     finally:
         keeper.release()
-
-
-def _newest(state: ModelState, ledger: LedgerWriter) -> int:
-    """Return the newest version in Redis or in the ledger, 0 without any."""
-    ledger.catch_up()
-    return max(ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)

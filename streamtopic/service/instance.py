@@ -150,12 +150,10 @@ def signing_key(settings: Settings) -> SigningKey:
 
 def public_key(settings: Settings) -> PublicKey | None:
     """Load the public key that verifies the ledger: the root key's, else the one that signs; None without either."""
-    if (root := present_key(settings, "root.pub")) is not None:
-        return PublicKey.load(root)
-    if (signing := present_key(settings, "signing.key")) is not None:
-        return SigningKey.load(signing).public
-    public = present_key(settings, "signing.pub")
-    return None if public is None else PublicKey.load(public)
+    file = present_key(settings, "root.pub", "signing.key", "signing.pub")
+    if file is None:
+        return None
+    return SigningKey.load(file).public if file.name == "signing.key" else PublicKey.load(file)
 
 
 def held_signing_key(settings: Settings) -> SigningKey | None:

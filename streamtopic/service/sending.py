@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -36,22 +37,14 @@ def send(service: Opened, messages: Sequence[Message]) -> list[tuple[int, int]]:
 
     Raises StateMismatch if an instance's log is not the one that was counted: a record might be where nobody reads it.
     """
-    topic, log = service.names.documents, service.log
-    if service.settings.dir is not None:
-        # Other producers write to Kafka without asking, and ingest refuses the log there.
-        _check_history(service)
-    return log.append_many(topic, messages, service.settings.partitioner)
-
-
-def _check_history(service: Opened) -> None:
-    settings = service.settings
-    try:
-        positions = Reader(service.connection, settings.model, settings.partitions).positions()
-    except StateMissing:
-        return
-    found = departures(service.log, service.names.documents, settings.partitions, positions)
-    if found:
-        raise StateMismatch(f"nothing was written: {found[0].text}")
+    topic, log, settings = service.names.documents, service.log, service.settings
+    # Other producers write to Kafka without asking, and ingest refuses the log there.
+    if settings.dir is not None:
+        with contextlib.suppress(StateMissing):
+            positions = Reader(service.connection, settings.model, settings.partitions).positions()
+            if found := departures(log, topic, settings.partitions, positions):
+                raise StateMismatch(f"nothing was written: {found[0].text}")
+    return log.append_many(topic, messages, settings.partitioner)
 
 
 def add(

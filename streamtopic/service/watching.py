@@ -270,7 +270,11 @@ class Watch:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges whose values are known, for the registry."""
         shown: dict[Family, GaugeMetricFamily] = {}
-        for family, labels, value in (*self._own(), *self._of_looks()):
+        owned = self.owned
+        for family, labels, value in (*self._own(), *self.looked):
+            # Another process shows those of a partition that was given up since the last look.
+            if "partition" in family.labels and labels[0] not in owned:
+                continue
             if family not in shown:
                 shown[family] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
             shown[family].add_metric([str(label) for label in labels], value)
@@ -292,13 +296,6 @@ class Watch:
         for family, value in known.items():
             if value is not None:
                 yield family, (), value
-
-    def _of_looks(self) -> Iterator[Gauge]:
-        """Yield the gauges of the last look, but for partitions that were given up since: others show them."""
-        owned = self.owned
-        for family, labels, value in self.looked:
-            if "partition" not in family.labels or labels[0] in owned:
-                yield family, labels, value
 
 
 @contextmanager

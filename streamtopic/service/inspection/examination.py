@@ -250,19 +250,17 @@ def _server(place: str, info: dict[str, Any]) -> Iterator[Finding]:
 
 def _persistence(info: dict[str, Any]) -> Finding:
     """Examine the append-only file."""
-    name = "persistence"
-    if not info.get("aof_enabled"):
-        remedy = "CONFIG SET appendonly yes, and in redis.conf: without it a restart sets counts and receipts back"
-        return fails(name, "the append-only file is off", remedy)
-    if info.get("aof_last_write_status") != "ok":
-        return fails(name, "the append-only file cannot be written", _DISK)
-    if info.get("rdb_last_bgsave_status", "ok") != "ok":
-        detail = "the last snapshot failed: where `save` is set, Redis refuses writes until one succeeds"
-        return fails(name, detail, _DISK)
-    if info.get("aof_last_bgrewrite_status", "ok") != "ok":
-        detail = "the append-only file could not be rewritten: it grows, and deleted documents stay in it"
-        return doubt(name, detail, _DISK)
-    return holds(name, "append-only file on")
+    off = "CONFIG SET appendonly yes, and in redis.conf: without it a restart sets counts and receipts back"
+    unsaved = "the last snapshot failed: where `save` is set, Redis refuses writes until one succeeds"
+    grows = "the append-only file could not be rewritten: it grows, and deleted documents stay in it"
+    return _judged(
+        "persistence",
+        "append-only file on",
+        (not info.get("aof_enabled"), fails, "the append-only file is off", off),
+        (info.get("aof_last_write_status") != "ok", fails, "the append-only file cannot be written", _DISK),
+        (info.get("rdb_last_bgsave_status", "ok") != "ok", fails, unsaved, _DISK),
+        (info.get("aof_last_bgrewrite_status", "ok") != "ok", doubt, grows, _DISK),
+    )
 
 
 def _replicas(place: str, info: dict[str, Any]) -> Iterator[Finding]:

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from streamtopic.errors import InvalidEvent
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SUPPRESSED", "Suppression", "SuppressionKey"]
+__all__ = ["SUPPRESSED", "Suppression", "SuppressionKey", "suppressed"]
 
 SUPPRESSED = "suppressed"
 """The reason code of an add whose id or subject is suppressed."""
@@ -135,3 +137,8 @@ class SuppressionKey:
 
     def _digest(self, text: bytes, purpose: bytes, size: int) -> bytes:
         return blake2b(text, key=self._key, digest_size=size, person=purpose).digest()
+
+
+def suppressed() -> InvalidEvent:
+    """Return the refusal of an add whose id or subject is suppressed."""
+    return InvalidEvent("suppressed", "the id or a subject of the document is suppressed: `streamtopic lift` lifts it")

@@ -43,6 +43,8 @@ _EXPLAIN_SECONDS = 3.0
 _ASK_MS = 5_000
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
+# Seconds between two looks for settings that were changed.
+_PAUSE = 0.02
 _NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
 _NO_ID = UUID(int=0)
 _REFUSALS = (
@@ -136,6 +138,10 @@ class KafkaLog(Closing, EventLog):
         self._administer(
             lambda admin: admin.alter_configs([resource], incremental=True), f"AlterConfigs of topic {topic}"
         )
+        # As with a new topic, the answer comes before all brokers know of it.
+        until = time.monotonic() + _ASK_MS / 1000
+        while not settings.items() <= self.settings(topic).items() and time.monotonic() < until:
+            time.sleep(_PAUSE)
 
     def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""

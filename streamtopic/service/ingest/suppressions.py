@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.events import Delete, Heartbeat
-from streamtopic.documents.suppression import SUPPRESSED, Suppression, SuppressionKey
-from streamtopic.errors import InvalidEvent, SettingsError
+from streamtopic.documents.suppression import Suppression, SuppressionKey, suppressed
+from streamtopic.errors import SettingsError
 from streamtopic.service.ingest.decode import OwnTombstone
 from streamtopic.state import Suppressed
 from streamtopic.streams import Message, TopicNames, pages
@@ -88,10 +88,7 @@ class Suppressions:
             gone = [Message(one.key, None, key.refusal(partition, one.offset), partition) for one in new]
             self._log.append_many(self._names.documents, gone)
         self._refused[partition] = refused | {one.offset for one in new}
-        refusal = InvalidEvent(
-            SUPPRESSED, "the id or a subject of the document is suppressed: `streamtopic lift` lifts it"
-        )
-        events.update(dict.fromkeys(adds, refusal))
+        events.update((k, suppressed()) for k in adds)
         return replace(decoded, others={**decoded.others, **events})
 
     def _is_refused(self, key: SuppressionKey, decoded: Decoded, k: int) -> bool:

@@ -146,6 +146,8 @@ class LocalRedisCluster(Group):
             "cluster-enabled": "yes",
             "cluster-node-timeout": int(node_timeout * 1000),
             "cluster-config-file": "nodes.conf",
+            # A replica takes over however long it was cut off: on a busy machine that takes any time.
+            "cluster-replica-validity-factor": "0",
             **(options or {}),
         }
 

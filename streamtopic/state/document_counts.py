@@ -53,6 +53,7 @@ __all__ = [
     "changed_documents",
     "followed",
     "read_documents",
+    "sample_words",
 ]
 
 # Threads that read and decode hashes. The first half of the time is Redis's, the other half runs without Python's lock.
@@ -412,14 +413,23 @@ def read_documents(
 
     Raises CutGone, StateCorrupt, ComponentUnreachable.
     """
+    return _by_id([_chosen(part, labelled) for part in _read(counts, words, limit, ids=True)])
+
+
+def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int) -> DocumentBatch:
+    """Return the passages that `read_documents` reads, in any order: nothing is made of each single document."""
+    return DocumentBatch.stacked([part.found.batch for part in _read(counts, words, limit)])
+
+
+def _read(counts: DocumentCounts, words: Sequence[str], limit: int | None, *, ids: bool = False) -> Iterator[Part]:
+    """Yield the documents of as many hashes as hold about `limit` documents; see `read_documents`."""
     # The documents are spread evenly over the hashes.
     most = BUCKETS if limit is None else min(BUCKETS, max(1, BUCKETS * limit // max(counts.documents, 1)))
     position = {word: k for k, word in enumerate(counts.words)}
     places = np.array([position.get(word, -1) for word in words], np.int64)
     # The last one is for words that no document has.
     wanted = np.append(counts.numbers, -1)[places]
-    found = [_chosen(part, labelled) for parts in counts.buckets(wanted, ids=True, most=most) for part in parts]
-    return _by_id(found)
+    return chain.from_iterable(counts.buckets(wanted, ids=ids, most=most))
 
 
 # Many documents have the same labels, so each different text is read once. Digests of subjects differ from document to

@@ -208,7 +208,7 @@ class AddedDocuments:
         new = born[: _number(entries, numbers, next_id, ids, born)].copy()
         # The ids of new words hold from the commit on.
         numbers[new] = -1
-        words, counts = ascending_rows(self.batch.indptr, ids, self.batch.counts.copy())
+        words, counts = ascending_rows(self.batch.indptr, ids, self.batch.counts)
         return replace(self.batch, words=words, counts=counts), new
 
     def bodies(self, places: Sequence[int], numbers: Int32, next_id: int) -> dict[int, bytes]:

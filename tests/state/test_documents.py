@@ -11,7 +11,7 @@ from added_documents import added_documents
 from plain_counts import plain_counts
 from streamtopic.errors import CountsOverflow, StateCorrupt
 from streamtopic.state import Applied, Changes, Reader, document_counts
-from streamtopic.state.document_counts import read_documents
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
@@ -87,6 +87,7 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(run, monkeypatch):
     assert found == expected
     assert plain(read_documents(counts, counts.words), counts.words) == before
     assert read_documents(counts, counts.words, limit=100).ids == sampled
+    assert sample_words(counts, counts.words, 100).documents == len(sampled)
     assert plain(read_documents(now(run), WORDS), WORDS) == live(run)
 
 

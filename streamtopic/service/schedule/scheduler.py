@@ -60,7 +60,7 @@ from streamtopic.state import (
     RemainingBase,
     Stale,
 )
-from streamtopic.state.document_counts import read_documents
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
 
@@ -644,6 +644,6 @@ def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     try:
-        return read_documents(made.counts, made.words, limit=_SAMPLE).batch
+        return sample_words(made.counts, made.words, _SAMPLE)
     except CutGone:
         return None

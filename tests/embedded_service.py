@@ -4,9 +4,6 @@ import time
 from contextlib import ExitStack
 from functools import cached_property, partial
 
-import numpy as np
-
-from plain_counts import plain_counts
 from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
@@ -21,7 +18,7 @@ from streamtopic.service.verify import gather, verify_instance
 from streamtopic.service.watching import Watch
 from streamtopic.settings import load
 
-__all__ = ["PLAIN", "SMALL", "Service", "all_counts", "embedded", "made_on_kafka", "silent", "two_topics"]
+__all__ = ["PLAIN", "SMALL", "Service", "embedded", "made_on_kafka", "silent", "two_topics"]
 
 PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
 SMALL = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
@@ -61,12 +58,6 @@ def two_topics(first, count, *subjects):
     """Documents of two topics, numbered from `first`, which are about these people."""
     texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
     return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
-
-
-def all_counts(service):
-    """All counts in Redis, as they can be compared."""
-    counts = service.reader.counts()
-    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
 
 class Service:

@@ -10,3 +10,8 @@ def plain_counts(counts, words):
     rows = np.repeat(words, np.diff(counts.indptr))
     pairs = zip(map(frozenset, zip(rows, words[counts.columns], strict=True)), counts.values.tolist(), strict=True)
     return counts.documents, {word: numbers for word, *numbers in statistics if numbers[0]}, dict(pairs)
+
+
+def all_counts(counts):
+    """Return the plain counts of all words of counts in Redis."""
+    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)

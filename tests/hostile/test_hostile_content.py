@@ -5,13 +5,12 @@ import random
 import time
 
 import msgpack
-import numpy as np
 import pytest
 from kafka import KafkaProducer
 
 from appending import append
 from campaign.oracle import Oracle
-from plain_counts import plain_counts
+from plain_counts import all_counts, plain_counts
 from streamtopic.counts import Weighting
 from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -137,8 +136,7 @@ def _transactions(options, topic):
 
 
 def _digest(connection, model):
-    counts = Reader(connection, model, 1).counts()
-    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
+    return all_counts(Reader(connection, model, 1).counts())
 
 
 @pytest.mark.slow

@@ -2,11 +2,11 @@
 
 import itertools
 import json
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from watched_service import Clock
 
 from appending import append
 from embedded_service import Service
@@ -30,17 +30,6 @@ _SUBJECTS = ["apple banana cherry damson elder", "iron copper silver gold tin"]
 def _documents():
     words = [subject.split() for subject in _SUBJECTS]
     return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(60)]
-
-
-class Clock:
-    """Time that a test may move on; it never goes back behind the real one."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        """Return seconds since 1970."""
-        return time.time() + self.ahead
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
-
-from plain_counts import plain_counts
+from plain_counts import all_counts, plain_counts
 from streamtopic.counts import Weighting
 from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -105,8 +103,7 @@ class IngestWorld:
 
     def counted(self):
         """Digest of the counts in Redis."""
-        counts = Reader(self.connection, self.topics.model, self.partitions).counts()
-        return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
+        return all_counts(Reader(self.connection, self.topics.model, self.partitions).counts())
 
     def recounted(self, ends=None):
         """Digest of a recount of the log, up to these ends if any are given."""

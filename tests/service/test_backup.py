@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from embedded_service import SMALL, Service, all_counts, two_topics
+from embedded_service import SMALL, Service, two_topics
+from plain_counts import all_counts
 from streamtopic.local import LocalRedis
 from streamtopic.local.local_redis import find_server
 from streamtopic.service.verify import passed
@@ -57,7 +58,7 @@ def test_a_service_goes_on_from_redis_s_own_file(tmp_path):
         service.delete(["d3", "d41", "d0"])
         service.state.request("unlearn")
         service.settle()
-        wanted, newest = all_counts(service), service.state.releases(1)[0][0]
+        wanted, newest = all_counts(service.reader.counts()), service.state.releases(1)[0][0]
         receipts = [receipt.id for receipt in service.receipts()]
     machine.mkdir()
     shutil.copytree(folder / "log", machine / "log")
@@ -76,7 +77,7 @@ def test_a_service_goes_on_from_redis_s_own_file(tmp_path):
                 assert service.state.releases(1)[0][0] < newest, "Redis is older than the ledger"
                 until(lambda: leader(service.connection, "saved") is None, "the end of the lease that was saved")
                 service.settle()
-                assert all_counts(service) == wanted
+                assert all_counts(service.reader.counts()) == wanted
                 assert [receipt.id for receipt in service.receipts()] == receipts
                 service.delete(["d5"])
                 service.state.request("unlearn")

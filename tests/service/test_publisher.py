@@ -57,10 +57,10 @@ class PublishingWorld(World):
         stream = self.stream(partition)
         self.connection.change([*stream.made(), *stream.added(forgets)])
 
-    def stage(self, version, cut, seed=0, **changes):
+    def stage(self, version, cut, **changes):
         """Stage a version as the scheduler does; return its entry."""
         envelope = envelope_of(version, self.model, cut=cut, **changes)
-        data = pack_payload(payload_of(seed=version + seed), envelope)
+        data = pack_payload(payload_of(seed=version), envelope)
         envelope = dataclasses.replace(envelope, release=hashlib.sha256(data).hexdigest())
         chunks = to_messages(version, data)
         records = [*chunks, *erasures(self.state.releases(), envelope.withdrawn)]

@@ -385,6 +385,8 @@ STEPS = st.one_of(
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(steps=st.lists(STEPS, min_size=3, max_size=25))
+# A number is drawn again, and then a sleeper writes the page of the first draw.
+@example(steps=[("lose", 0, 0), ("version", 1), ("wake_up",), ("publish", 1)])
 @example(steps=[("lose", 0, 0), ("delete", 1), ("interrupt", "publish", 0, ("append_many",), 0, "wake_up")])
 @example(steps=[("delete", 2), ("version", 0), ("fall_asleep", 0, 1), ("publish", 1), ("wake_up",), ("publish", 0)])
 @example(steps=[("fall_asleep", 0, 0), ("wait", 1), ("interrupt", "publish", 1, ("append_many",), 1, "wake_up")])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from embedded_service import SMALL, Service, all_counts, silent, two_topics
+from embedded_service import SMALL, Service, silent, two_topics
+from plain_counts import all_counts
 from streamtopic.errors import StateMismatch
 from streamtopic.service.upkeep import rebuild_state as module
 from streamtopic.service.upkeep.rebuild_state import present
@@ -33,11 +34,11 @@ def waiting(service):
 
 def test_counts_and_deletions_are_as_before(service):
     """Bit for bit; and a deletion still says that there was a document, which the log does not tell any more."""
-    before, known = all_counts(service), waiting(service)
+    before, known = all_counts(service.reader.counts()), waiting(service)
     assert {kind for _, kind, *_ in known} == {ForgetKind.DELETED}
     found = service.rebuild(silent)
     assert found.documents == 37
-    assert all_counts(service) == before
+    assert all_counts(service.reader.counts()) == before
     # Deletions that have their receipt are counted again, and the ledger knows them.
     assert service.publisher.step().receipts == 0
     assert waiting(service) == known
@@ -47,7 +48,7 @@ def test_counts_and_deletions_are_as_before(service):
 
 def test_a_state_of_another_format_is_refused_and_rebuilt(service):
     """Nothing reads or continues it, the error names the remedy, and the remedy brings the same counts back."""
-    before, known, keys = all_counts(service), waiting(service), ModelKeys(service.settings.model)
+    before, known, keys = all_counts(service.reader.counts()), waiting(service), ModelKeys(service.settings.model)
     for key in (keys.named("settings"), keys.partition(0).meta):
         service.connection.call("HSET", key, "schema", 2)
     service.__exit__(None, None, None)
@@ -57,14 +58,14 @@ def test_a_state_of_another_format_is_refused_and_rebuilt(service):
                 use()
         later.rebuild(silent)
         later.publisher.step()
-        assert (all_counts(later), waiting(later)) == (before, known)
+        assert (all_counts(later.reader.counts()), waiting(later)) == (before, known)
 
 
 @pytest.mark.parametrize("where", ["remove_partition", "remove_base", "record", "count_to_the_end", "note_removed"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, when):
     """The second run ends as if there had been no first one; meanwhile each deletion waits with all of its facts."""
-    before, known = all_counts(service), waiting(service)
+    before, known = all_counts(service.reader.counts()), waiting(service)
     act = getattr(module, where)
 
     def killed(*arguments, **more):
@@ -81,7 +82,7 @@ def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, whe
     assert set(known) <= set(waiting(service))
     service.rebuild(silent)
     service.publisher.step()
-    assert (all_counts(service), waiting(service)) == (before, known)
+    assert (all_counts(service.reader.counts()), waiting(service)) == (before, known)
 
 
 def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):

@@ -196,7 +196,7 @@ class _Pages:
         return Response(text, media_type="text/plain; version=0.0.4")
 
     def _gauges(self, service: Opened) -> bytes:
-        show_gauges(ModelFacts(service), self._watch)
+        show_gauges(ModelFacts(service, service.state), self._watch)
         return self._watch.text()
 
     # What pages share

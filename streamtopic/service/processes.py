@@ -60,7 +60,6 @@ __all__ = [
     "leave_in_time",
     "looked_at",
     "run_part",
-    "worker_of",
 ]
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["TheoremModeller", "packed", "theorem_payload", "unpacked"]
+__all__ = ["TheoremModeller", "packed", "unpacked"]
 
 
 def packed(base: BaseStatistics) -> bytes:

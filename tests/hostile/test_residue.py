@@ -15,6 +15,7 @@ from streamtopic.cli import main
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
+from streamtopic.errors import StateMismatch
 from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.settings import Settings
@@ -217,6 +218,22 @@ def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock
         assert residue(service).of(0).of(Stage.STATE).offset <= offset
         clock.ahead += 86_400
         settle_until(service, lambda: residue(service).of(0).of(Stage.STATE).offset > offset)
+
+
+def test_a_pass_that_loses_its_records_begins_again(service, monkeypatch):
+    """Retention may erase records that a pass has before it: the service goes on, and so do the marks."""
+    offset = deleted(service, "d0")
+    whole, broken = erasure.superseded_from, []
+
+    def erased(*place):
+        if len(broken) < 2:
+            broken.append(place)
+            raise StateMismatch("the record is erased")
+        return whole(*place)
+
+    monkeypatch.setattr(erasure, "superseded_from", erased)
+    settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)
+    assert len(broken) == 2
 
 
 def test_deletions_that_never_stop_hold_no_stage_up(service, monkeypatch):

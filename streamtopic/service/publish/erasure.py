@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
-from streamtopic.errors import SettingsError, StateError
+from streamtopic.errors import SettingsError, StateError, StateMismatch
 from streamtopic.monitoring.metrics import FORGET_STAGE
 from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
@@ -155,6 +155,9 @@ class ResidueKeeper:
             if done.value is not None:
                 residue.move(Stage.LOG, done.value, self._now())
                 residue.looked = self._now()
+        except StateMismatch:
+            # Retention erased records that this pass had before it: the next step begins another one.
+            self._look = None
 
     def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[int, int]]:
         """Return, by partition, the offset before which both topics are free of deleted documents."""

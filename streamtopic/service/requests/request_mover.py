@@ -57,6 +57,8 @@ MOST_SENT = 20_000
 MOST_ROUNDS = 10
 """How often documents that came meanwhile are looked for. All that are left then came later than the request."""
 # Tombstones of one append, and records that are not counted yet and are read before documents are named.
+# Seconds between two looks for ended requests that may go: there may be many, and those of a wave stay for hours.
+_TRIM_EVERY = 3600.0
 _AT_ONCE = 1_000
 _MOST_BEHIND = 3_000
 # How far the clocks of two brokers may be apart. Within this time a misplaced deletion wins over an add.
@@ -120,13 +122,16 @@ class RequestMover:
         self._looked: tuple[int, frozenset[str]] | None = None
         # As they were when this step began. Requests may be many, and so may partitions.
         self._positions: dict[int, Meta] = {}
+        self._trimmed = 0.0
 
     def step(self, lease: Lease) -> Moved:
         """Move every open request as far as it can go.
 
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
         """
-        self._requests.trim(self._now_ms())
+        if (now := self._service.clock()) - self._trimmed >= _TRIM_EVERY:
+            self._requests.trim(int(now * 1000))
+            self._trimmed = now
         self._read()
         found = self._requests.open()
         moved = Moved()

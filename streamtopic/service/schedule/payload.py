@@ -52,7 +52,6 @@ from streamtopic.topics.learner import learn
 __all__ = [
     "Ingredients",
     "PayloadPlan",
-    "ReadDocuments",
     "TaskOptions",
     "fitted_payload",
     "frequencies",

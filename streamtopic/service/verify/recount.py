@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from streamtopic.streams import EventLog, Record
 
 __all__ = [
-    "DocumentsInLog",
     "Numbering",
     "documents_in_log",
     "recount",

@@ -88,7 +88,10 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             pass
         # New words have entries in the order in which they came, and get columns in that of words.
         new = sorted(lexicon.words(len(words)))
-        self.words_ = (*words, *map(word_text, new))
+        table = self._table(words)
+        table.number(new)
+        self.words_ = grown = (*words, *map(word_text, new))
+        self._tabled = grown, table
         return self
 
     def transform(self, texts: Iterable[AnyText]) -> TextMatrix:

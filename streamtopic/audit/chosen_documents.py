@@ -176,9 +176,8 @@ def forget(
     words = counts.words
     batches = [DocumentBatch.build([document]) for document in documents]
     parts = [count(batch, len(words), options.weighting) for batch in batches]
-    held = sum(parts, counts.cooccurrence)
+    held = counts.cooccurrence + sum(parts, Cooccurrence.zero(len(words)))
     learned = learn(Counts(words, held), options)
-    # Taken before the updates, which work in place.
     moved = float(np.linalg.norm(difference(learned, retrained)))
     kept = exact_differences(learned, retrained, Counts(words, held), counts)
     fit: TopicFit | None = learned

@@ -11,7 +11,7 @@ from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, places
 from streamtopic.counts.batch import row_ends
 from streamtopic.errors import CountsOverflow
 
-__all__ = ["Cooccurrence"]
+__all__ = ["Cooccurrence", "moved"]
 
 # As a float, since the sum of two magnitudes is compared with it before anything is added.
 _ROOM = 2.0**62
@@ -106,7 +106,7 @@ class Cooccurrence:
         lengths = np.zeros(n_words, np.int64)
         lengths[new] = np.diff(part.indptr)
         columns = new.astype(np.int32)[part.columns]
-        frequency, tokens, heavy = (_moved(array, new, n_words) for array in part.statistics)
+        frequency, tokens, heavy = (moved(array, new, n_words) for array in part.statistics)
         return replace(
             part,
             n_words=n_words,
@@ -141,11 +141,11 @@ class Cooccurrence:
         return Cooccurrence(len(keep), indptr, columns, values, frequency, tokens, heavy, self.documents)
 
 
-def _moved(statistic: Int64, ids: Int64, n_words: int) -> Int64:
+def moved(statistic: Int64, ids: Int64, n_words: int) -> Int64:
     """Return a word statistic at the words' new ids, 0 if an id has no word, (n_words,)."""
-    moved = np.zeros(n_words, np.int64)
-    moved[ids] = statistic
-    return moved
+    found = np.zeros(n_words, np.int64)
+    found[ids] = statistic
+    return found
 
 
 def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:

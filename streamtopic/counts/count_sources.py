@@ -21,7 +21,7 @@ import numpy as np
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, places
 from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
-from streamtopic.counts.cooccurrence import Cooccurrence
+from streamtopic.counts.cooccurrence import Cooccurrence, moved
 from streamtopic.counts.count_pairs import count, statistics
 from streamtopic.counts.symmetric import SymmetricCounts, Uncounted
 from streamtopic.errors import CountsOverflow, NegativeCounts
@@ -214,8 +214,12 @@ class KeptCounts:
         ids: (n,) where the present words are among them.
         """
         names = ids.astype(np.int32)
-        blocks = [replace(block, words=names[block.words]) for block in self.blocks]
-        return KeptCounts.counted(words, DocumentBatch.stacked(blocks), self.weighting)
+        blocks = tuple(replace(block, words=names[block.words]) for block in self.blocks)
+        # A mark is a function of the positions of words, so it changes with them.
+        marks = tuple(map(_marks, blocks))
+        statistics_of_all = self.frequency, self.tokens, self.heavy
+        frequency, tokens, heavy = (moved(array, ids, len(words)) for array in statistics_of_all)
+        return replace(self, words=words, blocks=blocks, marks=marks, frequency=frequency, tokens=tokens, heavy=heavy)
 
     def positions(self, words: Sequence[str]) -> Positions:
         """Return where some of the words are. The words are given ascending."""

@@ -253,7 +253,7 @@ def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
     """Return words and counts of entries that stay; for each row how many, its length and its limited length."""
     count = len(sizes)
     rows = np.repeat(np.arange(count), sizes)
-    # Amounts near the end of floats would have a sum beyond it: their row is scaled down anyway.
+    # Larger amounts count as this one, since the sum of a row must be a float; their row is scaled down anyway.
     values = np.minimum(np.asarray(data, np.float64), _LARGEST)
     fractional = np.zeros(count, bool)
     np.logical_or.at(fractional, rows, values != np.rint(values))

@@ -6,7 +6,7 @@ Uncounted         documents whose pairs are counted when somebody reads the rows
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -166,6 +166,13 @@ class SymmetricCounts:
         """
         ids = np.arange(self.n) if place is None else place
         return SymmetricCounts(change.n, merged(self.rows, ids, change.rows))
+
+    def only(self, left: Positions) -> "SymmetricCounts":
+        """Return the counts of the words at these ascending positions."""
+        if isinstance(self.held, Uncounted):
+            return SymmetricCounts(len(left), replace(self.held, keep=self.held.keep[left]))
+        nothing = SymmetricCounts.of(Cooccurrence.zero(len(left)))
+        return self.plus(nothing, places(self.n, left))
 
     def upper(self) -> Cooccurrence:
         """Return the upper triangle. Word statistics are not known here: they are 0."""

@@ -207,7 +207,7 @@ def _known(
     candidates = place[candidates]
     return Remaining(
         words=tuple(words[k] for k in live),
-        q=q if len(live) == q.n else q.plus(SymmetricCounts.of(Cooccurrence.zero(len(live))), place),
+        q=q if len(live) == q.n else q.only(live),
         mass=mass,
         p=mass / total,
         start=start[live],

@@ -135,7 +135,7 @@ def prepare(source: CountSource, options: LearnerOptions) -> Prepared:
         mass = mass[left]
         if not len(keep):
             raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
-        q = source.symmetric(keep)
+        q = q.only(left)
     words = tuple(source.words[k] for k in keep)
     candidates = candidate_positions(source.frequency[keep], may_anchor, options)
     return Prepared(q, mass, column_squares(mass, options), words, candidates, source.documents)

@@ -134,7 +134,12 @@ class _Change:
     mass: Int64
 
     def moved(self, array: npt.NDArray[_T], fill: float = 0) -> npt.NDArray[_T]:
-        """Return rows of words of before as rows of the words after, `fill` for a word that enters."""
+        """Return rows of words of before as rows of the words after, `fill` for a word that enters.
+
+        If the words are the same, which is usual, these are the rows that were given, and not to be written to.
+        """
+        if len(array) == len(self.words) and not len(self.leaves):
+            return array
         moved = np.full((len(self.words), *array.shape[1:]), fill, array.dtype)
         stays = self.place >= 0
         moved[self.place[stays]] = array[stays]
@@ -160,7 +165,7 @@ def _change(fit: TopicFit, now: CountSource, delta: PairSource, keep: Positions)
     pairs = delta.restrict(known).relabel(ids[known], len(words))
     if entered.any():
         pairs = pairs + now.touching(keep, entered)
-    left = fit.mass - column_sums(fit.q, leaves)
+    left = fit.mass - column_sums(fit.q, leaves) if len(leaves) else fit.mass
     change = _Change(words, place, leaves, SymmetricCounts.of(pairs), left)
     mass = change.moved(left) + change.delta.row_sums()
     if not mass.any():
@@ -197,8 +202,9 @@ def _carried(fit: TopicFit, q: SymmetricCounts, change: _Change, squares: Float)
     before = fit.mixtures
     topics = len(before.anchor_counts)
     leaves = change.leaves
-    gone = np.where(change.place < 0, fit.group, -1)
-    counts = before.anchor_counts - grouped_rows(fit.q, gone, topics)
+    counts = before.anchor_counts
+    if len(leaves):
+        counts = counts - grouped_rows(fit.q, np.where(change.place < 0, fit.group, -1), topics)
     delta = change.delta
     group = change.moved(fit.group, fill=-1)
     # Compiled loops read the rows of N, so they lie together again.
@@ -209,14 +215,15 @@ def _carried(fit: TopicFit, q: SymmetricCounts, change: _Change, squares: Float)
     moved = thin[columns] - thin_before[columns]
     if shift_costs_more(q, delta, columns, moved):
         return None
-    without = np.zeros_like(before.product)
-    sizes_without = add_times_sparse(fit.q, leaves, -before.thin[leaves], without)
     shift, sizes = product_shift(q, delta, thin_before, columns, moved)
     # Once more for the sum of both parts.
     roundings = shift_roundings(np.diff(q.indptr), np.diff(delta.indptr)) + len(leaves) + 1.0
-    sizes += change.moved(sizes_without)
+    if len(leaves):
+        without = np.zeros_like(before.product)
+        sizes += change.moved(add_times_sparse(fit.q, leaves, -before.thin[leaves], without))
+        shift += change.moved(without)
     relative, error = carried_errors(change.moved(before.relative), change.moved(before.error), roundings, sizes)
-    product = change.moved(before.product) + (change.moved(without) + shift)
+    product = change.moved(before.product) + shift
     return replace(
         before,
         anchor_counts=counts,

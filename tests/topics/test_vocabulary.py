@@ -21,9 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
+from streamtopic.counts import MAX_LENGTH, Counts, DocumentBatch, Passage, count
 from streamtopic.counts.count_pairs import statistics
-from streamtopic.topics.learner import choose_words, thresholds
+from streamtopic.topics.learner import choose_words, prepare, thresholds
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.words.text import passages
 
@@ -159,6 +159,18 @@ def steps(name, options):
         if before != after:
             found[m] = after / before
     return found
+
+
+def test_a_word_that_meets_no_other_takes_no_second_reading(monkeypatch):
+    """Documents of one known word each would else double the cost of every retrain: all documents are read again."""
+    pair, alone = (np.array(words, np.int32) for words in ([0, 1], [2]))
+    documents = [[Passage(2, pair, np.ones(2, np.int32))]] * 20 + [[Passage(2, alone, np.ones(1, np.int32))]] * 20
+    batch, read = DocumentBatch.build(documents), []
+    counted = Counts(["a", "b", "c"], count(batch, 3, OPTIONS.weighting))
+    symmetric = Counts.symmetric
+    monkeypatch.setattr(Counts, "symmetric", lambda self, keep: read.append(keep) or symmetric(self, keep))
+    assert prepare(counted, LearnerOptions(n_topics=2, min_df=2, max_df=1.0)).words == ("a", "b")
+    assert [keep.tolist() for keep in read] == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize("name", ["least", "most", "anchor"])

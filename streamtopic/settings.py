@@ -125,8 +125,11 @@ def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 TaskName = Annotated[str, AfterValidator(_name)]
-Seeds = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SEEDS), AfterValidator(_seeds)]
-Tasks = Annotated[dict[TaskName, TaskSettings], BeforeValidator(_decoded), Field(max_length=MAX_LABELS)]
+Seeds = Annotated[
+    tuple[str, ...], BeforeValidator(_decoded), Field(min_length=1, max_length=MAX_SEEDS), AfterValidator(_seeds)
+]
+Task = Annotated[TaskSettings, BeforeValidator(_decoded)]
+Tasks = Annotated[dict[TaskName, Task], BeforeValidator(_decoded), Field(max_length=MAX_LABELS)]
 Guided = Annotated[dict[TaskName, Seeds], BeforeValidator(_decoded)]
 
 
@@ -488,7 +491,7 @@ def _mounted() -> dict[str, str]:
         return {}
     if not Path(folder).is_dir():
         raise SettingsError(f"variable {SECRETS} names {folder}, which is not a folder: correct or remove it")
-    files = [path for path in Path(folder).iterdir() if path.name.upper().startswith(PREFIX) and path.is_file()]
+    files = [path for path in Path(folder).iterdir() if _setting(path.name) and path.is_file()]
     return {path.name: path.read_text(encoding="utf-8").strip() for path in files}
 
 
@@ -498,12 +501,15 @@ def _variables(found: Mapping[str, str], kind: str) -> dict[str, Any]:
     Variables that name no setting are ignored, since Kubernetes makes some. Empty ones count as absent: Compose passes
     a variable that is not set as an empty one.
     """
-    named = {}
-    for variable, value in found.items():
-        setting = variable.upper().removeprefix(PREFIX).lower().replace("__", ".")
-        if variable.upper().startswith(PREFIX) and value and setting.partition(".")[0] in Settings.model_fields:
-            named[setting] = value
+    named = {setting: value for variable, value in found.items() if value and (setting := _setting(variable))}
     return _nested(named, kind)
+
+
+def _setting(variable: str) -> str:
+    """Return the setting, or the field of a table, that a variable names; "" for none."""
+    setting = variable.upper().removeprefix(PREFIX).lower().replace("__", ".")
+    known = variable.upper().startswith(PREFIX) and setting.partition(".")[0] in Settings.model_fields
+    return setting if known else ""
 
 
 def _nested(flags: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -521,7 +527,8 @@ def _nested(flags: Mapping[str, Any], kind: str) -> dict[str, Any]:
         for table in tables:
             place = place.setdefault(table, {})
             if not isinstance(place, dict):
-                raise SettingsError(f"{kind} {name}: the whole of `{table}` is given too; give one of them")
+                written = name if kind == "--set" else PREFIX + name.upper().replace(".", "__")
+                raise SettingsError(f"{kind} {written}: the whole of `{table}` is given too; give one of them")
         place[field] = value
     return given
 

@@ -86,6 +86,7 @@ def test_secrets_come_from_files(tmp_path, monkeypatch):
     """A folder of files called like the variables is a source, under variables and above the settings file."""
     (tmp_path / "streamtopic_kafka_sasl_password").write_text("hush")
     (tmp_path / "streamtopic_topics").write_text("7")
+    (tmp_path / "STREAMTOPIC_OTHER.p12").write_bytes(b"\xff\x00")
     monkeypatch.setenv("STREAMTOPIC_SECRETS_DIR", str(tmp_path))
     settings = load()
     assert settings.kafka_sasl_password.get_secret_value() == "hush"
@@ -115,6 +116,18 @@ def test_tasks_come_from_every_source_alike(tmp_path, monkeypatch):
     assert from_file["mood of the day"] == type(from_file["desk"])()
 
 
+def test_an_entry_of_a_table_is_json_in_a_variable_and_a_flag(monkeypatch):
+    """One guided topic, one task: a variable or a flag of its own, beside those of other sources."""
+    flags = {"guided.sport": '["goal", "match"]', "tasks.section": '{"ridge": 0.001}'}
+    by_flags = load(flags)
+    monkeypatch.setenv("STREAMTOPIC_GUIDED__SPORT", '["goal", "match"]')
+    monkeypatch.setenv("STREAMTOPIC_TASKS__SECTION", '{"ridge": 0.001}')
+    found = load()
+    assert found == by_flags
+    assert found.guided == {"sport": ("goal", "match")}
+    assert found.tasks["section"].ridge == 0.001
+
+
 def test_a_field_of_a_table_is_set_alike_in_every_source(tmp_path, monkeypatch):
     """A file, a variable and --set each give one field, and leave the others of the table to weaker sources."""
     path = _file(tmp_path, "[capacity]\nrule = 'fixed'\ndocuments = 5\nshare = 0.5\n")
@@ -131,6 +144,9 @@ def test_a_field_of_a_table_is_set_alike_in_every_source(tmp_path, monkeypatch):
         load()
     with pytest.raises(SettingsError, match="the whole of `capacity` is given too"):
         load({"capacity": "{}", "capacity.share": "0.25"})
+    monkeypatch.setenv("STREAMTOPIC_CAPACITY", "{}")
+    with pytest.raises(SettingsError, match="variable STREAMTOPIC_CAPACITY__DOCUMENTS: the whole of `capacity` is"):
+        load()
 
 
 @pytest.mark.parametrize(

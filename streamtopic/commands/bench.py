@@ -55,21 +55,16 @@ def _text(result: Result) -> str:
     """Return a row for each figure, with a column for each case."""
     from streamtopic.bench import Figure
 
-    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    rows: dict[tuple[str, str, str], dict[str, float]] = {}
     for case in result.cases:
         for figure in (*case.figures, Figure("peak memory of the process", case.peak_memory / 1e6, "MB")):
             cells = rows.setdefault((figure.name, figure.unit, figure.target), {})
-            cells[case.case] = _written(figure.value)
+            cells[case.case] = float(figure.value)
     cases = [case.case for case in result.cases]
     lines = []
     for (name, unit, target), cells in rows.items():
-        lines.append([name, *(cells.get(case, "-") for case in cases), unit, target])
+        lines.append([name, *map(cells.get, cases), unit, target])
     return f"{result.machine}\n\n{table(['figure', *cases, 'unit', 'target'], lines)}"
-
-
-def _written(value: float) -> str:
-    # Four digits of a large number would be written with an exponent, which nobody compares at a glance.
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 COMMANDS = (_bench,)

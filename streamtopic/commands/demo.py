@@ -43,6 +43,7 @@ __all__ = ["COMMANDS"]
 _CANDIDATES = 300
 # Fewer than elsewhere: installed docstrings are some tens of thousands.
 _PRIVATE_TOPICS = 10
+_SHOWN_OF_STEPS = ("documents", "version", "kind", "reason", "seconds")
 
 # An update and a cold start round differently: models of real corpora differ by 1e-15 at most, and the noise of a
 # version is 1e-6. Whatever lies above this bound is not rounding.
@@ -371,7 +372,7 @@ def _sections(report: Mapping[str, Any], keep: Path | None) -> dict[str, str]:
     heads += [f"{task}: no head, because {reason}" for task, reason in newest["unfitted"].items()]
     return shown | {
         "Heads": "\n".join(heads),
-        "Forgotten": table_of(report["steps"], "documents", "version", "kind", "reason", "seconds"),
+        "Forgotten": table_of(report["steps"], *_SHOWN_OF_STEPS) if report["steps"] else "",
         "Receipt of one deletion": "\n".join(aligned(readable(example))) if example else "",
         "Versions": versions_table(report["versions"]),
         "Seconds": textwrap.fill(plain(report["seconds"]), 110),

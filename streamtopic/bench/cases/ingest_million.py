@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from streamtopic.bench.figures import Figure, cpu_timed, peak_bytes, printed_by, timed
+from streamtopic.bench.figures import Figure, certified, cpu_timed, peak_bytes, printed_by, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int)
         feed = Feed("", redis_url, names, 1, log, connection)
         counts = measured("reading the statistics", reader.counts)
         found["reading: peak memory"] = peak_bytes() / 1e6, "MB"
-        fit = measured("learning", lambda: _certified(learn(counts, options)))
+        fit = measured("learning", lambda: certified(learn(counts, options)))
         found["learning: peak memory"] = peak_bytes() / 1e6, "MB"
         found["words learned from"] = len(fit.words), ""
         lease = lead(connection, "bench", "bench", 86_400_000)
@@ -159,19 +159,13 @@ def _opened(feed: Feed) -> Ingest:
     return ingest
 
 
-def _certified(fit: TopicFit) -> TopicFit:
-    """Return the model with its certificate, which is computed on first use."""
-    _ = fit.certificate.bound
-    return fit
-
-
 def _carried_over(fit: TopicFit, before: DocumentCounts, reader: Reader) -> bool:
     """Carry a model over to the documents of now, and certify it; return whether that was possible."""
     from streamtopic.topics.update import NeedsRetrain, update
 
     now = reader.counts()
     outcome = update(fit, now, now.since(before))
-    return not isinstance(outcome, NeedsRetrain) and bool(_certified(outcome.fit))
+    return not isinstance(outcome, NeedsRetrain) and bool(certified(outcome.fit))
 
 
 def _from_sums(reader: Reader, sums: CountsStore, options: LearnerOptions) -> TopicFit:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from streamtopic.bench.figures import Figure, cpu_timed
+from streamtopic.bench.figures import Figure, certified, cpu_timed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.bench.runner import Option
     from streamtopic.counts import DocumentBatch
-    from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["CASES", "OPTIONS"]
@@ -72,7 +71,7 @@ def _measured(
     from streamtopic.topics.update import NeedsRetrain, update
 
     whole = counted(batch, WORDS, options.weighting)
-    learned = [cpu_timed(lambda: _certified(learn(whole, options))) for _ in range(RETRAINS)]
+    learned = [cpu_timed(lambda: certified(learn(whole, options))) for _ in range(RETRAINS)]
     _, fit = learned[0]
     left, verified = whole.cooccurrence, []
     for documents in gone:
@@ -82,16 +81,10 @@ def _measured(
         now, change = Counts(whole.words, left), Counts(whole.words, Cooccurrence.zero(WORDS) - part)
         seconds, outcome = cpu_timed(partial(update, fit, now, change))
         fit = learn(now, options) if isinstance(outcome, NeedsRetrain) else outcome.fit
-        more, _ = cpu_timed(partial(_certified, fit))
+        more, _ = cpu_timed(partial(certified, fit))
         if not isinstance(outcome, NeedsRetrain) and fit.certificate.bound <= options.tolerance:
             verified.append(seconds + more)
     return statistics.median(seconds for seconds, _ in learned), verified[1:]
-
-
-def _certified(fit: TopicFit) -> TopicFit:
-    """Return the model with its certificate, which is computed on first use."""
-    _ = fit.certificate.bound
-    return fit
 
 
 CASES = {learner: partial(_case, learner) for learner in ("default", "paper")}

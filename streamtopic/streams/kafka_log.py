@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka import KafkaAdminClient, TopicPartition, errors
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
 from streamtopic.streams.event_log import (
@@ -76,7 +76,9 @@ class KafkaLog(Closing, EventLog):
         self._counts: dict[str, tuple[int, float]] = {}
         self._admin = SharedClient(lambda: connect(KafkaAdminClient, options))
         self._writer = Writer(options)
-        # Readers see no record of an open transaction.
+        # Not the admin client, which asks for metadata each time; nor the readers, whose answers would wait for
+        # requests that the broker holds.
+        self._finished = SharedClient(lambda: consumer_of(options))
         self._written = SharedClient(lambda: consumer_of(options, isolation_level="read_uncommitted"))
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
@@ -138,7 +140,7 @@ class KafkaLog(Closing, EventLog):
         self._administer(
             lambda admin: admin.alter_configs([resource], incremental=True), f"AlterConfigs of topic {topic}"
         )
-        # As with a new topic, the answer comes before all brokers know of it.
+        # As with a new topic, the answer comes before the brokers know of it.
         until = time.monotonic() + _ASK_MS / 1000
         while not settings.items() <= self.settings(topic).items() and time.monotonic() < until:
             time.sleep(_PAUSE)
@@ -174,27 +176,26 @@ class KafkaLog(Closing, EventLog):
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
-        return self._offset(topic, partition, OffsetSpec.EARLIEST)
+        return self._ask(self._finished, topic, partition, _begin)
 
     def end(self, topic: str, partition: int) -> int:
         """See EventLog.end; records of a transaction count once it has ended."""
-        return self._offset(topic, partition, OffsetSpec.LATEST)
+        return self._ask(self._finished, topic, partition, _end)
 
     def written_end(self, topic: str, partition: int) -> int:
         """See EventLog.written_end."""
-        return self._offset(topic, partition, OffsetSpec.LATEST, "read_uncommitted")
+        return self._ask(self._written, topic, partition, _end)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
-        place = self._place(topic, partition)
 
-        def look(consumer: Any) -> int | None:  # noqa: ANN401 - as above
+        def look(consumer: Any, place: TopicPartition) -> int | None:  # noqa: ANN401 - as above
             consumer.assign([place])
             consumer.seek(place, offset)
             found = records_in(consumer.poll(timeout_ms=_LOOK_MS).get(place, []), offset)
             return found[0].timestamp_ms if found else None
 
-        return retried(lambda: self._written.ask(look), self.options, f"Read of topic {topic}")
+        return self._ask(self._written, topic, partition, look)
 
     def remove(self, topic: str) -> None:
         """See EventLog.remove; it needs the right Delete on the topic."""
@@ -229,8 +230,8 @@ class KafkaLog(Closing, EventLog):
                 reader.close()
             self._readers.clear()
             self._writer.close()
-            self._admin.close()
-            self._written.close()
+            for client in (self._admin, self._finished, self._written):
+                client.close()
 
     def _described(self, topic: str, *, made: bool = False) -> LogTopic:
         """Return what is known of a topic, and remember how many partitions it has.
@@ -267,18 +268,14 @@ class KafkaLog(Closing, EventLog):
 
         return retried(lambda: self._admin.ask(ask), self.options, right)
 
-    def _offset(self, topic: str, partition: int, spec: OffsetSpec, isolation: str = "read_committed") -> int:
-        """Return the first or the last offset of a partition."""
-        place = self._place(topic, partition)
-        found = self._administer(
-            lambda admin: admin.list_partition_offsets({place: spec}, isolation, timeout_ms=_ASK_MS),
-            f"Read of topic {topic}",
-        )
-        return int(found[place].offset)
-
-    def _place(self, topic: str, partition: int) -> TopicPartition:
+    def _ask(
+        self, consumers: SharedClient, topic: str, partition: int, question: Callable[[Any, TopicPartition], T]
+    ) -> T:
+        """Ask a consumer about a partition."""
         check_partition(topic, partition, self._count(topic))
-        return TopicPartition(topic, partition)
+        place = TopicPartition(topic, partition)
+        right = f"Read of topic {topic}"
+        return retried(lambda: consumers.ask(lambda consumer: question(consumer, place)), self.options, right)
 
     def _explained(self, topic: str, fault: ComponentUnreachable) -> ComponentUnreachable:
         """Return the error of an append that was not confirmed; it names the replicas if some are not in sync."""
@@ -308,3 +305,13 @@ class KafkaLog(Closing, EventLog):
             if wanted not in self._readers:
                 self._readers[wanted] = TopicReader(self.options, self, topic, clock=self._clock)
             return self._readers[wanted]
+
+
+def _begin(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped
+    """Return the first offset of a partition."""
+    return int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place])
+
+
+def _end(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped
+    """Return the end of a partition as a consumer sees it."""
+    return int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place])

@@ -56,9 +56,9 @@ MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
 MOST_ROUNDS = 10
 """How often documents that came meanwhile are looked for. All that are left then came later than the request."""
-# Tombstones of one append, and records that are not counted yet and are read before documents are named.
 # Seconds between two looks for ended requests that may go: there may be many, and those of a wave stay for hours.
 _TRIM_EVERY = 3600.0
+# Tombstones of one append, and records that are not counted yet and are read before documents are named.
 _AT_ONCE = 1_000
 _MOST_BEHIND = 3_000
 # How far the clocks of two brokers may be apart. Within this time a misplaced deletion wins over an add.

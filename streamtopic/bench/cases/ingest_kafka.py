@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["CASES"]
 
 LONG, SHORT = 99, 21
-FLUSHES = 7
+LONG_DOCUMENTS, SHORT_DOCUMENTS = 42_000, 60_000
 
 
 def long() -> list[Figure]:
     """Texts of about 91 distinct words, compared with the counting kernel alone on the same documents."""
     from streamtopic.bench.feed import corpus, drain, local_feed, slowest_call, watch_calls
     from streamtopic.bench.state_sizes import measure
-    from streamtopic.state import MAX_FLUSH_DOCUMENTS
 
-    batch = corpus(FLUSHES * MAX_FLUSH_DOCUMENTS, LONG)
+    batch = corpus(LONG_DOCUMENTS, LONG)
     with local_feed() as feed:
         feed.send(corpus(500, LONG, seed=1), "warm")
         ingest = feed.ingest()
@@ -56,7 +55,7 @@ def short() -> list[Figure]:
     """Texts of about 20 words, compared with a plain kafka-python consumer that decodes the same records."""
     from streamtopic.bench.feed import corpus, drain, local_feed
 
-    batch = corpus(60_000, SHORT)
+    batch = corpus(SHORT_DOCUMENTS, SHORT)
     with local_feed() as feed:
         feed.send(corpus(500, SHORT, seed=1), "warm")
         ingest = feed.ingest()

@@ -109,10 +109,10 @@ class ChangeEntry:
 
     base: str
     commit: str
-    came: Sequence[bytes] = ()
-    went: Sequence[bytes] = ()
-    ids: Sequence[bytes] = ()
-    born: Mapping[bytes, int] = field(default_factory=dict)
+    came: list[bytes] = field(default_factory=list)
+    went: list[bytes] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+    born: dict[bytes, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.went) != len(self.ids):
@@ -133,7 +133,7 @@ class WordStatistics:
     """
 
     place: Place
-    words: Sequence[bytes]
+    words: list[bytes]
     ids: Int64
     totals: Int64
 
@@ -180,7 +180,7 @@ def read_statistics(connection: Connection, keys: PartitionKeys) -> WordStatisti
     """Return the word statistics of a partition. Before the first ones all changes are kept: these are of no word."""
     data = connection.call("GET", keys.statistics)
     if data is None:
-        return WordStatistics(Place(1, ""), (), np.zeros(0, np.int64), np.zeros((3, 0), np.int64))
+        return WordStatistics(Place(1, ""), [], np.zeros(0, np.int64), np.zeros((3, 0), np.int64))
     return WordStatistics.unpack(data)
 
 

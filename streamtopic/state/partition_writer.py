@@ -116,8 +116,8 @@ def _document_steps(removed: Iterable[bytes], records: Mapping[bytes, bytes], of
     for bucket, documents in of.by_bucket(removed).items():
         yield "HDEL", of.documents(bucket), *sorted(documents)
     fields: list[list[bytes]] = [[] for _ in range(BUCKETS)]
-    for item in records.items():
-        fields[of.bucket(item[0])] += item
+    for bucket, item in zip(of.buckets(records), records.items(), strict=True):
+        fields[bucket] += item
     for bucket, values in enumerate(fields):
         if values:
             yield "HSET", of.documents(bucket), *values
@@ -306,7 +306,7 @@ class PartitionWriter:
             return {}, 0
         keys = [self.keys.meta, *map(self.keys.documents, range(BUCKETS))]
         # Place 1 among the keys is meta's. A place is one byte of an argument, which the hashes never fill.
-        places = bytes(2 + bucket for bucket in map(self.keys.bucket, asked))
+        places = bytes(2 + bucket for bucket in self.keys.buckets(asked))
         arguments: list[str | bytes | int] = [MAX_STORED_BYTES, places, msgpack.packb(asked, use_bin_type=False)]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:

@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -62,14 +63,18 @@ class PartitionKeys:
 
     def bucket(self, document: bytes) -> int:
         """Return the number of the hash that holds this document."""
+        return self.buckets([document])[0]
+
+    def buckets(self, documents: Iterable[bytes]) -> bytes:
+        """Return the number of the hash that holds each of these documents: a byte each."""
         # CRC-32, not `hash`: the answer must be the same in every process and every version of Python.
-        return zlib.crc32(document) % BUCKETS
+        return bytes(code % BUCKETS for code in map(zlib.crc32, documents))
 
     def by_bucket(self, documents: Iterable[bytes]) -> dict[int, list[bytes]]:
         """Return the number of each hash with the documents that it holds, each once."""
-        buckets: dict[int, list[bytes]] = {}
-        for document in dict.fromkeys(documents):
-            buckets.setdefault(self.bucket(document), []).append(document)
+        once, buckets = list(dict.fromkeys(documents)), defaultdict[int, list[bytes]](list)
+        for bucket, document in zip(self.buckets(once), once, strict=True):
+            buckets[bucket].append(document)
         return buckets
 
     def documents(self, bucket: int) -> str:

@@ -588,8 +588,8 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
 
 
 def remove_base(connection: Connection, model: str) -> None:
-    """Remove the base model and counts, which may have been made by other rules, and are of another history."""
+    """Remove the base model, which may have been made by other rules, and is of another history."""
     keys = ModelKeys(model)
     # By their names: a base model whose head is lost, or of another format, must not leave its bytes behind.
     parts = [("UNLINK", part) for part in connection.names(keys.named("base:*"))]
-    connection.batch([("UNLINK", keys.named("base")), ("UNLINK", keys.named("counts")), *parts])
+    connection.batch([("UNLINK", keys.named("base")), *parts])

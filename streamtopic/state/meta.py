@@ -58,7 +58,7 @@ __all__ = [
     "unpack_numbers",
 ]
 
-STATE_FORMAT = 14
+STATE_FORMAT = 15
 """The number of the form of all bytes in Redis. It changes with them, and a state of another number is refused."""
 
 MOST_UNSUMMED = 8 << 20

@@ -49,7 +49,6 @@ __all__ = [
 # A carried-over certificate up to this share of the tolerance leaves no doubt that a cold one keeps the tolerance: in
 # random chains it was .06 % larger at most.
 _SURELY = 1 / 16
-_SALT_BYTES = 32
 
 Draw = Callable[[Ingredients], PayloadPlan]
 
@@ -136,20 +135,17 @@ class Base:
         fields = {**stored.fields, "anchors": tuple(stored.fields["anchors"])}
         return cls(version=stored.version, start=stored.start, **fields)
 
-    def stored(self, kept: bytes, salt: bytes) -> StoredBase:
+    def stored(self, kept: bytes) -> StoredBase:
         """Return the base model as Redis keeps it. It is before noise, so subscribers never get it.
 
         `serve` may read its fields, but not its bytes, which hold numbers that follow from the documents to the last
         digit.
 
         kept: that its mode keeps; `Modeller.kept` returns them.
-        salt: 32 secret bytes, which come before them.
         """
         fields = asdict(self)
         del fields["version"], fields["start"]
-        # `serve` reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
-        # and compare.
-        return StoredBase(self.version, self.start, fields, salt + kept if kept else b"")
+        return StoredBase(self.version, self.start, fields, kept)
 
     @property
     def documents(self) -> int:
@@ -249,11 +245,11 @@ class Modeller(ABC):
         stored = self._stored()
         if stored is None or stored.version != version:
             raise CannotLearn("base", "its base model is not kept any more")
-        if not (kept := stored.blob[_SALT_BYTES:]):
+        if not stored.blob:
             raise StateCorrupt(
                 f"the base model was not kept for {self.guarantee} mode: run `streamtopic unlearn --retrain`"
             )
-        return Base.parse(stored), kept
+        return Base.parse(stored), stored.blob
 
 
 class CertifiedModeller(Modeller):

@@ -370,10 +370,10 @@ class Scheduler:
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         stored = None
         if kind == "retrain":
-            stored = base.stored(plan.kept, self._noise(version).seed(plan.digest, "base").secret)
+            stored = base.stored(plan.kept)
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
-        result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
+        result = self.state.stage(lease, version, before=self._parent, release=record, records=records, base=stored)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None

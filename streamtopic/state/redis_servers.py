@@ -44,7 +44,7 @@ _BY_CODE = {
     "TRYAGAIN": "is moving this slot to another node ({}): wait until it has moved, and see `redis-cli --cluster "
     "check`; nothing was written",
 }
-"""By the first word of an answer, for which redis-py may have no class; Redis 6.2 packs it into an error of a script."""
+"""By the first word of an answer. redis-py may have no class for it, or Redis 6.2 packs it into that of a script."""
 
 _UNANSWERED = "does not answer ({}): start it, or correct its address"
 _BY_CLASS: dict[type, str] = {

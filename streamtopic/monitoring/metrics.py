@@ -71,9 +71,9 @@ INTERRUPTIONS = _counter(
 RECORDS = _counter(
     "records_total",
     "Records counted, by outcome: `added`, `replaced`, `unchanged`, `deleted`, `not_found`, `rejected`; "
-    "`deleted_by_refusal`: a rejected record removed the document of its id; `too_short`: a document has no pair of "
-    "words; `misplaced`: a rejected record lay in another partition than its key's; `forwarded`: a delete there became "
-    "a request; `missed`: a tombstone was written, since the delete of a document had left the log.",
+    "`deleted_by_refusal`: a rejected record removed the document of its id; `misplaced`: a rejected record lay in "
+    "another partition than its key's; `forwarded`: a delete there became a request; `missed`: a tombstone was "
+    "written, since the delete of a document had left the log.",
     "outcome",
 )
 REJECTED = _counter("rejected_total", "Records that were refused, by reason ([records](records.md)).", "reason")

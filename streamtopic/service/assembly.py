@@ -19,7 +19,6 @@ from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.theorem_mode import TheoremModeller
 from streamtopic.service.watching import Watch
 from streamtopic.state import Reader
-from streamtopic.state.stored_counts import CountsStore
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
@@ -68,8 +67,7 @@ def modeller_of(service: Opened) -> Modeller:
         return TheoremModeller(learner, _theorem_options(settings), state.base)
     if settings.guarantee == "private":
         return PrivateModeller(learner, _private_rule(settings), state.base)
-    sums = CountsStore(service.connection, settings.model).read
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), sums)
+    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance))
 
 
 def _theorem_options(settings: Settings) -> TheoremOptions:

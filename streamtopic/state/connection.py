@@ -30,7 +30,6 @@ __all__ = [
     "CHANGE",
     "READ_BUCKETS",
     "READ_DOCUMENTS",
-    "UPLOAD_SECONDS",
     "AlreadyApplied",
     "Applied",
     "Check",
@@ -52,10 +51,6 @@ _FORM = (
     "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE, with /, ?, #, @ and % in a password written as %2F, %3F, %23, %40 "
     "and %25"
 )
-
-UPLOAD_SECONDS = 600
-"""Life of a string that is uploaded before its commit, seconds. A commit keeps its strings; those of a process that
-died expire by themselves."""
 
 Command = Sequence[str | bytes | int]
 

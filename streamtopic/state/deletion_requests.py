@@ -78,7 +78,7 @@ class DeletionRequest:
     sent_ms: when its tombstones had been written.
     approved: whether somebody let it through the brake.
     subjects: number of subjects that it names, in the place of documents.
-    found: documents of its subjects that were live when the brake looked at them.
+    found: documents that it was for when the brake looked at it, those of subjects as far as they were live.
     ends: partition to the end of its log after the last tombstone was written.
     rounds: how often tombstones were written: documents of a subject may come meanwhile.
     misplaced: whether it is of deletions in wrong partitions, which have their own receipts: the request has none.

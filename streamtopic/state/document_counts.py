@@ -149,8 +149,7 @@ class DocumentCounts:
     cuts: one for each partition.
     table: all words that its reader has met.
 
-    All readings share what went since the cut, so that each goes on from where the one before ended. Counts that were
-    carried over from earlier ones hold the changes in between until somebody asks for them.
+    All readings share what went since the cut, so that each goes on from where the one before ended.
     """
 
     connection: Connection
@@ -163,7 +162,6 @@ class DocumentCounts:
     documents: int
     cuts: tuple[PartitionCut, ...]
     _readers: dict[int, "_PartitionReader"] = field(default_factory=dict)
-    _carried: dict[tuple[Place, ...], "ChangedDocuments"] = field(default_factory=dict)
 
     @property
     def weighting(self) -> Weighting:
@@ -216,8 +214,7 @@ class DocumentCounts:
         """Return what came and went since older counts. Raises CutGone if not all changes since then are there."""
         if self.partial or old.partial:
             raise CutGone("these counts are of some documents only, and changes are of all")
-        carried = self._carried.pop(old.places, None)
-        return carried or changed_documents(self.connection, self.table, old.places, self.cuts)
+        return changed_documents(self.connection, self.table, old.places, self.cuts)
 
     def buckets(self, wanted: Int64, *, ids: bool = False, most: int = BUCKETS) -> Iterator[list[Part]]:
         """Yield the documents of some hashes of ids after the other, those of all partitions together.

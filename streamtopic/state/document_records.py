@@ -1,6 +1,6 @@
 """Document records: the word counts that are subtracted when the document is deleted.
 
-A record is `version, offset, length of the names, names, number of passages, passages`. The names are nothing, or
+A record is `offset, length of the names, names, number of passages, passages`. The names are nothing, or
 labels and digests of subjects as a msgpack list of two. A passage is `L, number of distinct words, words`. A word is
 its gap to the word before, times two; one is added if its count is above one, and `count - 2` follows. All integers
 are varints. Equal documents have equal bytes after the offset.
@@ -37,8 +37,6 @@ __all__ = [
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-# The first byte of a record. It changes with its form, and so does the number of the whole state.
-_VERSION = 2
 
 EVERY_OFFSET = 1 << 62
 """An offset after all records."""
@@ -66,7 +64,7 @@ class StoredDocument:
     @classmethod
     def of(cls, record: bytes) -> "StoredDocument":
         """Read what comes before the passages of a record. Raises StateCorrupt for bytes that are not a record."""
-        offset, at = _offset(record)
+        offset, at = _whole(record, 0)
         size, begin = _whole(record, at)
         end = begin + size
         if end >= len(record):
@@ -76,14 +74,7 @@ class StoredDocument:
 
 def record_offset(record: bytes) -> int:
     """Return the offset of the log's record that added a document. Raises StateCorrupt for bytes that are no record."""
-    return _offset(record)[0]
-
-
-def _offset(record: bytes) -> tuple[int, int]:
-    """Return the offset in a record, and where it ends."""
-    if record[:1] != bytes([_VERSION]):
-        raise unreadable()
-    return _whole(record, 1)
+    return _whole(record, 0)[0]
 
 
 def _whole(record: bytes, at: int) -> tuple[int, int]:
@@ -315,9 +306,7 @@ def _decode(
 @inner
 def _head(record: Bytes) -> tuple[np.int64, Whole]:
     """Return the offset in a record, and where the length of its labels begins, -1 if the record is malformed."""
-    if len(record) == 0 or record[0] != _VERSION:
-        return np.int64(0), -1
-    offset, at = _get(record, np.int64(1))
+    offset, at = _get(record, np.int64(0))
     size, behind = _get(record, at)
     if behind < 0 or size > np.uint64(len(record) - behind) or offset >> np.uint64(63):
         return np.int64(0), -1
@@ -410,8 +399,7 @@ def _encode(
     at: Whole = np.int64(0)
     label = np.int64(0)
     for document in range(documents):
-        out[at] = _VERSION
-        at = _put(out, at + 1, np.uint64(offsets[document]))
+        at = _put(out, at, np.uint64(offsets[document]))
         at = _put(out, at, np.uint64(label_ends[document] - label))
         while label < label_ends[document]:
             out[at] = names[label]

@@ -3,12 +3,11 @@
 `rebuild` takes counts out of Redis, so that they are made again from the log.
 """
 
-import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -17,7 +16,6 @@ import msgpack
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.state.connection import (
     ACQUIRE_LEASE,
-    UPLOAD_SECONDS,
     AlreadyApplied,
     Check,
     Codec,
@@ -42,7 +40,6 @@ from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
 
 __all__ = [
-    "BASE_GRACE_SECONDS",
     "NEWEST",
     "Lease",
     "ModelState",
@@ -60,14 +57,8 @@ __all__ = [
     "remove_partition",
 ]
 
-BASE_GRACE_SECONDS = 600.0
-"""Life of the strings of a base model once it was replaced, for readers that took its head before."""
-
 NEWEST = 1 << 53
 """A number above those of all versions."""
-
-# Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
-_CHUNK = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +86,10 @@ class OutboxEntry:
 
     id: of the entry.
     record: the record to publish.
-    key: name of the string in Redis that holds the record.
     """
 
     id: str
     record: Message
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +99,13 @@ class StoredBase:
     version: of the release that was made with it.
     start: the documents that it was learned from, as of the cut that they were read at.
     fields: facts for the scheduler, msgpack values.
-    blob: bytes of the model, b"" if only the facts were read.
-    parts, sha256: names of the strings in Redis that hold the bytes, and their digest.
+    blob: bytes of the model, b"" if only the facts were read, or its mode keeps none.
     """
 
     version: int
     start: RemainingBase
     fields: Mapping[str, Any]
     blob: bytes
-    parts: Sequence[str] = field(default=(), compare=False)
-    sha256: bytes = field(default=b"", compare=False)
-
-    def pack(self, parts: Sequence[str]) -> bytes:
-        """Return the facts as Redis keeps them. parts: as of the class."""
-        return _BASES.pack(replace(self, blob=b"", parts=parts, sha256=hashlib.sha256(self.blob).digest()))
 
 
 _BASES = Codec(StoredBase, "the base model cannot be read: run `streamtopic unlearn --retrain`")
@@ -187,42 +169,35 @@ class ModelState:
         lease: Lease,
         version: int,
         *,
+        before: int,
         release: Mapping[str, Any],
         records: Sequence[Message],
         base: StoredBase | None = None,
-        before: int | None = None,
     ) -> Outcome:
         """Commit one version, all or nothing.
 
         version: its number.
+        before: number of the version before it.
         release: its release record, msgpack values; `entry` is its line in the ledger.
         records: its records for the releases topic.
         base: the new base model, if the version has one.
-        before: number of the version before it; None for the number before its own.
 
         AlreadyApplied if this version is stored with the same bytes. Stale if it is stored with others, if it
         does not follow the last one, or if another scheduler leads.
         """
-        # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
-        identity = _digest(records, dict(release), base.pack(()) if base else b"")
+        identity = _identity(release)
         last, known, _ = self._newest()
-        if known != identity and last != (version - 1 if before is None else before):
+        if known != identity and last != before:
             return Stale(f"version {last} is the last one")
-        outbox, releases = self._named("outbox", "releases")
-        uploads = self._upload_records(identity, records)
+        releases, head, blob = self._named("releases", "base", "base:model")
         steps: list[Command] = [("XADD", releases, f"{version}-0", "release", _packed(release), "identity", identity)]
-        steps += [("XADD", outbox, "*", "key", key) for key in uploads]
-        if base:
-            new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(_cut(base.blob))]
-            # A repetition after a commit finds the new parts as those of the current base: they must not expire. The
-            # old ones are not deleted at once: a reader may have the old head and be fetching them.
-            gone = [key for key in self._base_parts() if key not in new]
-            steps += [("PEXPIRE", key, int(BASE_GRACE_SECONDS * 1000)) for key in gone]
-            steps.append(("HSET", self._keys.named("base"), "head", base.pack(new)))
-            uploads = [*uploads, *new]
+        steps += self._sent(records)
+        if base is not None:
+            steps.append(("HSET", head, "head", _BASES.pack(replace(base, blob=b""))))
+            steps.append(("SET", blob, base.blob))
         newest = self._last_identity()
         follows: Check = (newest, known, f"version {last} is not the last one any more")
-        return self._kept(uploads, steps, [*lease.guards(self._keys), follows], (newest, identity))
+        return self.connection.change(steps, guards=[*lease.guards(self._keys), follows], done=(newest, identity))
 
     def adopt(self, lease: Lease, version: int, release: Mapping[str, Any]) -> Outcome:
         """Record a version as the ledger has it, after Redis was set back.
@@ -234,21 +209,21 @@ class ModelState:
         AlreadyApplied for a version that was recorded so, and for all before the newest. Stale if another scheduler
         leads.
         """
-        digest = str(json.loads(release["entry"])["release"])
+        identity = _identity(release)
         last, known, part = self._newest()
-        if last > version or (last == version and known == digest):
+        if last > version or (last == version and known == identity):
             return AlreadyApplied()
         head = self.base_head()
-        gone = [self._keys.named("base"), *self._base_parts()] if head is not None and head.version == version else []
+        gone = self._named("base", "base:model") if head is not None and head.version == version else []
         releases = self._keys.named("releases")
         # A stream takes ascending ids only.
         entry = f"{version}-{part + 1 if last == version else 0}"
         steps: list[Command] = [("XDEL", releases, f"{last}-{part}")] if last == version else []
-        steps.append(("XADD", releases, entry, "release", _packed(release), "identity", digest))
+        steps.append(("XADD", releases, entry, "release", _packed(release), "identity", identity))
         steps += [("DEL", key) for key in gone]
         newest = self._last_identity()
         follows: Check = (newest, known, f"version {last} is not the last one any more")
-        return self.connection.change(steps, guards=[*lease.guards(self._keys), follows], done=(newest, digest))
+        return self.connection.change(steps, guards=[*lease.guards(self._keys), follows], done=(newest, identity))
 
     def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[Message]) -> Outcome:
         """Mark versions as withdrawn without a new one in their place.
@@ -256,21 +231,15 @@ class ModelState:
         records: the tombstones that erase their chunks from the releases topic.
         """
         todo = list(versions)
-        identity = _digest(records, todo)
-        uploads = self._upload_records(identity, records)
-        withdrawn, outbox = self._named("withdrawn", "outbox")
-        steps: list[Command] = [("SADD", withdrawn, *todo)]
-        steps += [("XADD", outbox, "*", "key", key) for key in uploads]
+        withdrawn = self._keys.named("withdrawn")
+        steps: list[Command] = [("SADD", withdrawn, *todo), *self._sent(records)]
         # The first version stands for all, since they are added by one command.
-        return self._kept(uploads, steps, lease.guards(self._keys), (("SISMEMBER", withdrawn, todo[0]), "1"))
+        done = ("SISMEMBER", withdrawn, todo[0]), "1"
+        return self.connection.change(steps, guards=lease.guards(self._keys), done=done)
 
-    def _kept(
-        self, uploads: Sequence[str], steps: Sequence[Command], guards: Sequence[Check], done: tuple[Command, str]
-    ) -> Outcome:
-        """Write a change that keeps what was uploaded for it."""
-        there: list[Check] = [(("EXISTS", key), "1", "a part expired before it was committed") for key in uploads]
-        kept: list[Command] = [("PERSIST", key) for key in uploads]
-        return self.connection.change([*kept, *steps], guards=[*guards, *there], done=done)
+    def _sent(self, records: Sequence[Message]) -> list[Command]:
+        """Return the commands that put records into the outbox."""
+        return [("XADD", self._keys.named("outbox"), "*", "record", _RECORDS.pack(record)) for record in records]
 
     def _last_identity(self) -> Command:
         """Return the command whose answer ends with the identity of the newest version."""
@@ -339,51 +308,26 @@ class ModelState:
 
     def outbox(self, count: int = 100) -> list[OutboxEntry]:
         """Return the oldest records that wait to be published, at most `count`. Raises StateCorrupt."""
-        outbox = self._keys.named("outbox")
-        rows = self.connection.call("XRANGE", outbox, "-", "+", "COUNT", count)
-        reads = [("GET", fields[b"key"]) for _, fields in rows]
-        found = self.connection.batch(reads)
-        entries = []
-        for (entry, fields), data in zip(rows, found, strict=True):
-            if data is None:
-                # Another publisher may have confirmed the entry between the two reads; then both are gone.
-                if self.connection.call("XRANGE", outbox, entry, entry):
-                    raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
-                continue
-            key = fields[b"key"].decode()
-            record = _RECORDS.unpack(data)
-            entries.append(OutboxEntry(entry.decode(), record, key))
-        return entries
+        rows = self._call("XRANGE", "outbox", "-", "+", "COUNT", count)
+        return [OutboxEntry(entry.decode(), _RECORDS.unpack(fields[b"record"])) for entry, fields in rows]
 
     def waiting(self) -> int:
         """Return how many records wait to be published."""
-        outbox = self._keys.named("outbox")
-        return int(self.connection.call("XLEN", outbox))
+        return int(self._call("XLEN", "outbox"))
 
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
-        outbox = self._keys.named("outbox")
-        steps: list[Command] = []
-        for entry in entries:
-            steps += [("XDEL", outbox, entry.id), ("DEL", entry.key)]
-        # All or nothing: an entry whose bytes are gone looks like damage.
-        self.connection.change(steps)
+        if names := [entry.id for entry in entries]:
+            self._call("XDEL", "outbox", *names)
 
     def base(self) -> StoredBase | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
-        found = self.base_head()
-        if found is None:
-            return None
-        reads = [("GET", key) for key in found.parts]
-        parts = self.connection.batch(reads)
-        # A part that has expired leaves a gap, which the checksum finds.
-        blob = b"".join(part or b"" for part in parts)
-        digest = hashlib.sha256(blob).digest()
-        if digest != found.sha256:
-            raise StateCorrupt(
-                f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
-            )
-        return replace(found, blob=blob)
+        while (head := self.base_head()) is not None:
+            blob = self._call("GET", "base:model")
+            # Else it was replaced between the two reads.
+            if self.base_head() == head:
+                return replace(head, blob=blob or b"")
+        return None
 
     def base_head(self) -> StoredBase | None:
         """Return the current base model without its bytes; None before the first."""
@@ -430,19 +374,6 @@ class ModelState:
     def _named(self, *names: str) -> list[str]:
         return [self._keys.named(name) for name in names]
 
-    def _upload(self, name: str, data: bytes) -> str:
-        key = self._keys.named(name)
-        # NX: a repetition must not give an end to a string that a commit has kept meanwhile.
-        self.connection.call("SET", key, data, "NX", "EX", UPLOAD_SECONDS)
-        return key
-
-    def _upload_records(self, identity: str, records: Sequence[Message]) -> list[str]:
-        return [self._upload(f"out:{identity}:{k}", _RECORDS.pack(record)) for k, record in enumerate(records)]
-
-    def _base_parts(self) -> Sequence[str]:
-        head = self.base_head()
-        return () if head is None else head.parts
-
 
 def acquired(connection: Connection, keys: ModelKeys, holder: str, ttl_ms: int, *, seize: bool = False) -> int:
     """Take or renew the scheduler's lease; return its token, 0 while another holder's lease runs.
@@ -463,15 +394,9 @@ def _version_of(row: tuple[bytes, object]) -> tuple[int, int]:
     return int(number), int(part)
 
 
-def _cut(blob: bytes) -> list[bytes]:
-    starts = range(0, len(blob), _CHUNK)
-    return [blob[start : start + _CHUNK] for start in starts]
-
-
-def _digest(records: Sequence[Message], *parts: object) -> str:
-    """Return a name for staged parts that follows from their content. parts: values that msgpack can write."""
-    packed = msgpack.packb([*map(_RECORDS.pack, records), *parts])
-    return hashlib.sha256(packed).hexdigest()[:32]
+def _identity(release: Mapping[str, Any]) -> str:
+    """Return what tells a version from another one of its number: the digest of its bytes, as the ledger has it."""
+    return str(json.loads(release["entry"])["release"])
 
 
 _FIRST_LEASE_MS = 86_400_000
@@ -588,8 +513,6 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
 
 
 def remove_base(connection: Connection, model: str) -> None:
-    """Remove the base model and counts, which may have been made by other rules, and are of another history."""
+    """Remove the base model, which may have been made by other rules, and is of another history."""
     keys = ModelKeys(model)
-    # By their names: a base model whose head is lost, or of another format, must not leave its bytes behind.
-    parts = [("UNLINK", part) for part in connection.names(keys.named("base:*"))]
-    connection.batch([("UNLINK", keys.named("base")), ("UNLINK", keys.named("counts")), *parts])
+    connection.call("UNLINK", keys.named("base"), keys.named("base:model"))

@@ -21,7 +21,6 @@ from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
 from streamtopic.state.meta import (
-    Cut,
     CutGone,
     Meta,
     Place,
@@ -124,9 +123,7 @@ class Reader:
                 wide = np.zeros((3, len(self._table)), np.int64)
                 wide[:, : totals.shape[1]] = totals
                 wide[:, change.numbers] += change.frequency, change.tokens, change.heavy
-                counts = self._named(wide, sum(cut.meta.documents for cut in cuts), cuts)
-                # An update of the last model asks for the same changes: they are read and decoded once.
-                return replace(counts, _carried={places: change})
+                return self._named(wide, sum(cut.meta.documents for cut in cuts), cuts)
         # The statistics in Redis are newer than the cut, or changes after them are gone: the documents tell them too.
         return self._counted(cuts)
 
@@ -207,9 +204,16 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class RemainingBase(Cut):
-    """The documents of a base model that are live at a cut. documents: how many there are."""
+class RemainingBase:
+    """The documents of a base model that are live at a moment of all partitions.
 
+    offsets: partition to the first offset that was not counted then.
+    places: partition to the moment.
+    documents: how many there are.
+    """
+
+    offsets: Mapping[int, int]
+    places: Mapping[int, Place]
     documents: int
 
     @classmethod
@@ -243,7 +247,6 @@ class BaseDocuments:
     def __init__(self, reader: Reader, model: str) -> None:
         self._reader = reader
         self._keys = ModelKeys(model)
-        self._known: tuple[int, RemainingBase] | None = None
 
     def left(self, version: int, start: RemainingBase, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return what is left at these positions, and note it for others.
@@ -254,18 +257,15 @@ class BaseDocuments:
         Raises CutGone if documents change faster than they can be read, StateCorrupt, ComponentUnreachable.
         """
         connection = self._reader.connection
-        of, known = self._known or (0, start)
-        if of != version:
-            known = remaining_noted(connection, self._keys.model, version, start)
+        known = remaining_noted(connection, self._keys.model, version, start)
         try:
             change = sum(self._change(start, known, partition, meta) for partition, meta in positions.items())
             documents = known.documents + change
         except CutGone:
             documents = self._reader.counts(before=start.offsets, at=positions).documents
         found = RemainingBase.at(positions, documents)
-        if (version, found) != self._known:
+        if found != known:
             connection.call("HSET", self._keys.named("base"), "left", _NOTED.pack((version, found)))
-            self._known = version, found
         return found
 
     def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: Meta) -> int:

@@ -4,7 +4,6 @@ redis-py sends a command twice at most if its outcome is unknown; `Connection` s
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,84 +30,39 @@ _errors = redis.exceptions
 _CROSS_SLOT = "same key slot"
 
 
-@dataclass(frozen=True, slots=True)
-class _Passing:
-    """An error that may pass by itself, or once an operator has acted: the processes of a service wait and go on.
+# Errors that may pass by themselves, or once an operator has acted: the processes of a service wait and go on. All
+# others are faults of the state or of the program, and are a StateError. {} is the text of the error.
+_BY_CODE = {
+    "LOADING": "is loading its data ({}): wait until it has",
+    "OOM": "is out of memory ({}): raise maxmemory; nothing was written",
+    "MISCONF": "cannot write to its disk ({}): make room there, and see its log; nothing was written",
+    "BUSY": "is busy with somebody's script ({}): wait until it has ended, or end it with SCRIPT KILL",
+    "NOREPLICAS": "has too few replicas to write ({}): bring them back; nothing was written",
+    "READONLY": "is a read-only replica ({}): use the address of the primary",
+    "CLUSTERDOWN": "cannot serve now ({}): check its nodes and replicas",
+    "MASTERDOWN": "cannot serve now ({}): check its nodes and replicas",
+    "TRYAGAIN": "is moving this slot to another node ({}): wait until it has moved, and see `redis-cli --cluster "
+    "check`; nothing was written",
+}
+"""By the first word of an answer. redis-py may have no class for it, or Redis 6.2 packs it into that of a script."""
 
-    kinds: classes of redis-py.
-    codes: first words of an answer that redis-py has no class for, or that Redis 6.2 packs into an error of a script.
-    told: the text for users. {} are address and text.
-    error: class of this package's error.
-    """
-
-    kinds: tuple[type[Exception], ...]
-    codes: tuple[str, ...]
-    told: str
-    error: type[ComponentUnreachable] = ComponentUnreachable
-
-    def fits(self, error: BaseException) -> bool:
-        """Whether it is this error."""
-        text = str(error)
-        return isinstance(error, self.kinds) or any(text.startswith(f"{c} ") or f" -{c} " in text for c in self.codes)
-
-
-# The first that fits counts: classes of redis-py are derived from each other. All other errors of commands are faults
-# of the state or of the program, and are a StateError.
-_PASSING = (
-    _Passing((_errors.BusyLoadingError,), ("LOADING",), "Redis at {} is loading its data ({}): wait until it has"),
-    _Passing(
-        (redis.sentinel.MasterNotFoundError,),
-        (),
-        "Redis at {} has no primary now ({}): check the name of the service, its servers and sentinels",
-    ),
-    _Passing(
-        (_errors.ConnectionError, _errors.TimeoutError),
-        (),
-        "Redis at {} does not answer ({}): start it, or correct its address",
-    ),
-    _Passing(
-        (_errors.OutOfMemoryError,),
-        ("OOM",),
-        "Redis at {} is out of memory ({}): raise maxmemory; nothing was written",
-        ComponentFull,
-    ),
-    _Passing(
-        (),
-        ("MISCONF",),
-        "Redis at {} cannot write to its disk ({}): make room there, and see its log; nothing was written",
-        ComponentFull,
-    ),
-    _Passing(
-        (),
-        ("BUSY",),
-        "Redis at {} is busy with somebody's script ({}): wait until it has ended, or end it with SCRIPT KILL",
-    ),
-    _Passing(
-        (), ("NOREPLICAS",), "Redis at {} has too few replicas to write ({}): bring them back; nothing was written"
-    ),
-    _Passing(
-        (_errors.ReadOnlyError,),
-        ("READONLY",),
-        "Redis at {} is a read-only replica ({}): use the address of the primary",
-    ),
-    _Passing(
-        (_errors.ClusterDownError, _errors.SlotNotCoveredError),  # MASTERDOWN is derived from the first
-        ("CLUSTERDOWN", "MASTERDOWN"),
-        "Redis at {} cannot serve now ({}): check its nodes and replicas",
-    ),
-    _Passing(
-        (_errors.AskError,),  # and MovedError
-        (),
-        "Redis at {} is a node of a cluster ({}): give redis+cluster:// with some of its nodes",
-    ),
-    _Passing(
-        (_errors.ClusterError, _errors.TryAgainError),
-        ("TRYAGAIN",),
-        "Redis at {} is moving this slot to another node ({}): wait until it has moved, and see `redis-cli --cluster "
-        "check`; nothing was written",
-    ),
-    _Passing((_errors.RedisClusterException,), (), "Redis at {} does not answer as a cluster ({}): check its nodes"),
-)
+_UNANSWERED = "does not answer ({}): start it, or correct its address"
+_BY_CLASS: dict[type, str] = {
+    _errors.BusyLoadingError: _BY_CODE["LOADING"],
+    _errors.OutOfMemoryError: _BY_CODE["OOM"],
+    _errors.ReadOnlyError: _BY_CODE["READONLY"],
+    _errors.ClusterDownError: _BY_CODE["CLUSTERDOWN"],
+    _errors.SlotNotCoveredError: _BY_CODE["CLUSTERDOWN"],
+    _errors.ClusterError: _BY_CODE["TRYAGAIN"],
+    _errors.TryAgainError: _BY_CODE["TRYAGAIN"],
+    _errors.AskError: "is a node of a cluster ({}): give redis+cluster:// with some of its nodes",  # and MovedError
+    _errors.RedisClusterException: "does not answer as a cluster ({}): check its nodes",
+    redis.sentinel.MasterNotFoundError: "has no primary now ({}): check the name of the service, its servers and "
+    "sentinels",
+    _errors.ConnectionError: _UNANSWERED,
+    _errors.TimeoutError: _UNANSWERED,
+}
+_FULL = frozenset({_BY_CODE["OOM"], _BY_CODE["MISCONF"]})
 
 
 def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
@@ -122,11 +76,22 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
     refusal = _refusal(error, address, text, act)
     if refusal is not None:
         return refusal
-    for passing in _PASSING:
-        if passing.fits(error):
-            # MISCONF goes on with sentences about settings of Redis.
-            return passing.error(passing.told.format(address, text.partition(". Commands that")[0]))
-    return StateError(f"Redis at {address} refused a command: {text}")
+    told = _passing(error)
+    if told is None:
+        return StateError(f"Redis at {address} refused a command: {text}")
+    kind = ComponentFull if told in _FULL else ComponentUnreachable
+    # MISCONF goes on with sentences about settings of Redis.
+    return kind(f"Redis at {address} {told.format(text.partition('. Commands that')[0])}")
+
+
+def _passing(error: Exception) -> str | None:
+    """Return what is told of an error that may pass, None for one that does not."""
+    text = str(error)
+    for code, told in _BY_CODE.items():
+        if text.startswith(f"{code} ") or f" -{code} " in text:
+            return told
+    # The nearest first: classes of redis-py are derived from each other.
+    return next((_BY_CLASS[kind] for kind in type(error).__mro__ if kind in _BY_CLASS), None)
 
 
 def _refusal(error: Exception, address: str, text: str, act: str) -> StreamtopicError | None:

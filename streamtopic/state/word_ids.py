@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, add_statistics
@@ -190,12 +189,6 @@ class AddedDocuments:
             labels=[self.labels[k] for k in places],
             subjects=[self.subjects[k] for k in places],
         )
-
-    def too_short(self) -> npt.NDArray[np.bool_]:
-        """Return which documents have no pair of words, (k,): it needs two words of one passage."""
-        short = np.ones(len(self), np.bool_)
-        short[self.batch.owners[self.batch.lengths >= 2]] = False
-        return short
 
     def numbered(self, numbers: Int32, next_id: int) -> tuple[DocumentBatch, Int32]:
         """Return the documents with word ids, and the entries that get an id by this.

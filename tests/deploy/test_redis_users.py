@@ -87,7 +87,7 @@ def test_what_the_server_reads_of_the_base_model_is_what_it_shows(run, service):
         head = serve.state.base_head()
         assert set(head.fields) == {"counted", "anchors", "capacity", "capacity_rule", "guarantee", "rules"}
         with pytest.raises(SettingsError, match="refuses this user"):
-            serve.connection.call("GET", f"{MODEL}:base:theorem:0")
+            serve.connection.call("GET", f"{MODEL}:base:model")
     with service("operator") as operator:
         assert operator.status()["capacity"] == head.fields["capacity"]
 
@@ -120,16 +120,14 @@ DENIED = [
     ("ingest", ("HGETALL", f"{MODEL}:links")),
     ("ingest", ("XRANGE", f"{MODEL}:releases", "-", "+")),
     ("ingest", ("SET", f"{MODEL}:lease", "x")),
-    ("ingest", ("GET", f"{MODEL}:base:abc:0")),
+    ("ingest", ("GET", f"{MODEL}:base:model")),
     ("ingest", ("HGETALL", f"{MODEL}:base")),
-    ("ingest", ("HGETALL", f"{MODEL}:counts")),
     ("schedule", ("HSET", f"{PARTITION}:people", "secret", "b")),
     ("schedule", ("HSET", f"{MODEL}:suppressed", "a", "b")),
     ("serve", ("HGETALL", f"{PARTITION}:docs:0")),
     ("serve", ("HGETALL", f"{PARTITION}:changes:1")),
     ("serve", ("GET", f"{PARTITION}:statistics")),
-    ("serve", ("HGETALL", f"{MODEL}:counts")),
-    ("serve", ("GET", f"{MODEL}:base:abc:0")),
+    ("serve", ("GET", f"{MODEL}:base:model")),
     ("serve", ("SET", f"{MODEL}:request", "retrain:1")),
     ("serve", ("HSET", f"{MODEL}:links", "a", "b")),
     ("serve", ("HSET", f"{MODEL}:ledger:head", "offset", "0")),

@@ -51,7 +51,7 @@ def test_every_outcome_is_counted_and_kept(world):
         encode_heartbeat(0),
     )
     expected = {
-        "added": 3, "unchanged": 1, "replaced": 1, "too_short": 2, "deleted": 1, "not_found": 1, "rejected": 2,
+        "added": 3, "unchanged": 1, "replaced": 1, "deleted": 1, "not_found": 1, "rejected": 2,
         "deleted_by_refusal": 1,
     }  # fmt: skip
     assert world.drain() == expected

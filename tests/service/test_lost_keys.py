@@ -44,16 +44,14 @@ NOTICED = {
 
 REPAIRED = {
     "base": "the base model is learned anew",
-    "base:": "the base model is learned anew",
+    "base:": "certified mode keeps nothing there",
     "check": "shown only",
-    "counts": "counted from the documents",
     "decision": "shown only",
     "fence": "a token is a time",
     "lease": "taken again",
     "ledger:": "the index of the ledger: see the test of its parts",
     "links": "keys of the months are drawn anew; receipts from before lose their tie to request ids",
     "outbox": "empty here; a staged version that was not published is made again by the next one",
-    "out:": "of the outbox",
     "releases": "written again from the versions in the ledger",
     "request": "ask again",
     "residue": "marks are made again",

@@ -155,7 +155,7 @@ def test_another_format_is_refused(connection, run, model, number):
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 14: run `streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 15: run `streamtopic rebuild`"):
             read()
 
 

@@ -28,15 +28,15 @@ def state(connection, model):
     return ModelState.open(connection, model, SETTINGS)
 
 
-def stage(state, lease, version=1, base=None, **more):
+def stage(state, lease, version=1, **more):
     """Stage a version with plain contents."""
-    contents = {"release": recorded(version), "records": RECORDS, **more}
-    return state.stage(lease, version, base=base, **contents)
+    contents = {"before": version - 1, "release": recorded(version), "records": RECORDS, **more}
+    return state.stage(lease, version, **contents)
 
 
-def recorded(version, **more):
-    """The record of a version, whose facts are in its entry."""
-    return {"entry": json.dumps({"version": version, "withdrawn": [], "release": "d" * 64}), **more}
+def recorded(version, digest="d"):
+    """The record of a version, whose facts are in its entry. digest: of its bytes."""
+    return {"entry": json.dumps({"version": version, "withdrawn": [], "release": f"{digest}{version}"})}
 
 
 def test_there_is_one_leader_at_a_time(state):
@@ -51,29 +51,29 @@ def test_there_is_one_leader_at_a_time(state):
     assert state.acquire("three", 60_000) is None
 
 
-def test_a_version_is_staged_whole_and_once(connection, state):
-    """Release record, outbox and base appear together, to stay; a repetition changes nothing."""
+def test_a_version_is_staged_whole_and_once(state):
+    """Release record, outbox and base appear together; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
     base = StoredBase(1, START, fields={"trained": 7}, blob=b"x" * 10_000_000)
     assert state.base() is None
     assert stage(state, lease, base=base) == Applied()
     assert stage(state, lease, base=base) == AlreadyApplied()
     assert state.base() == base
-    facts = {"version": 1, "withdrawn": [], "release": "d" * 64}
+    facts = {"version": 1, "withdrawn": [], "release": "d1"}
     assert state.releases() == [(1, recorded(1) | facts)]
     assert [entry.record for entry in state.outbox()] == RECORDS
-    assert {connection.call("PTTL", key) for key in connection.names(f"{{st:{state.model}}}:[bo]*:*")} == {-1}
 
 
 def test_what_is_recorded_meanwhile_is_not_written_over(state, monkeypatch):
     """A version read from the ledger between the look at Redis and the write makes this one Stale."""
-    lease, upload = state.acquire("one", 60_000), state._upload_records
+    lease, change = state.acquire("one", 60_000), state.connection.change
 
-    def meanwhile(*given):
-        assert state.adopt(lease, 1, recorded(1)) == Applied()
-        return upload(*given)
+    def meanwhile(*given, **more):
+        monkeypatch.setattr(state.connection, "change", change)
+        assert state.adopt(lease, 1, recorded(1, "e")) == Applied()
+        return change(*given, **more)
 
-    monkeypatch.setattr(state, "_upload_records", meanwhile)
+    monkeypatch.setattr(state.connection, "change", meanwhile)
     assert isinstance(stage(state, lease, 1), Stale)
     assert state.outbox() == []
 
@@ -83,7 +83,7 @@ def test_versions_have_no_gaps_and_no_second_content(state):
     lease = state.acquire("one", 60_000)
     assert isinstance(stage(state, lease, 2), Stale)
     assert stage(state, lease, 1) == Applied()
-    assert isinstance(stage(state, lease, 1, release=recorded(1, other=True)), Stale)
+    assert isinstance(stage(state, lease, 1, release=recorded(1, "e")), Stale)
     assert stage(state, lease, 2) == Applied()
     assert [(version, record["version"]) for version, record in state.releases(1)] == [(2, 2)]
     assert isinstance(stage(state, lease, 5, before=1), Stale)
@@ -91,15 +91,22 @@ def test_versions_have_no_gaps_and_no_second_content(state):
     assert [version for version, _ in state.releases()] == [1, 2, 5]
 
 
-def test_a_new_base_replaces_the_old_one(connection, state):
-    """The base is read whole, whatever it was before; old parts are left to expire."""
+def test_a_new_base_replaces_the_old_one(state, monkeypatch):
+    """The base is read whole, whatever it was before, also if it is replaced between the reads of its two keys."""
     lease = state.acquire("one", 60_000)
-    for version in (1, 2):
-        base = StoredBase(version, START, fields={}, blob=bytes([version]) * 20)
-        assert stage(state, lease, version, base=base) == Applied()
-        assert state.base() == base
-    keys = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
-    assert sorted(connection.call("PTTL", key) > 0 for key in keys) == [False, True]
+    first, second = (StoredBase(version, START, fields={}, blob=bytes([version]) * 20) for version in (1, 2))
+    assert stage(state, lease, 1, base=first) == Applied()
+    assert state.base() == first
+    head = state.base_head
+
+    def meanwhile():
+        monkeypatch.setattr(state, "base_head", head)
+        found = head()
+        assert stage(state, lease, 2, base=second) == Applied()
+        return found
+
+    monkeypatch.setattr(state, "base_head", meanwhile)
+    assert state.base() == second
 
 
 def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):

@@ -101,7 +101,6 @@ class _Run:
         self.doubtful = doubtful
         self.current: dict[bytes, StoredDocument | int] = dict(ready.live)
         self.offsets = self.documents.offsets.copy()
-        self.short = self.documents.too_short()
         self.new: list[int] = []
         self.forgets: list[Forget] = []
         self.totals = Counter[str]()
@@ -199,7 +198,6 @@ class _Run:
             return
         self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["replaced"] += 1
-        self.totals["too_short"] += int(self.short[k])
         self.current[document] = k
 
     def same(self, have: StoredDocument | int, k: int) -> bool:
@@ -248,7 +246,6 @@ class _Run:
     def result(self) -> Resolution:
         """Return the net effect."""
         self.totals["added"] += len(self.new)
-        self.totals["too_short"] += int(self.short[self.new].sum())
         places = sorted(k for k in self.current.values() if isinstance(k, int))
         # Of many records with one time one is asked.
         dated = {record.timestamp_ms: record for record in self.decoded.records}

@@ -21,9 +21,8 @@ from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.deletions import Residue, ResidueState, Rewrite, Stage
-from streamtopic.state.model_state import BASE_GRACE_SECONDS, NEWEST
+from streamtopic.state.model_state import NEWEST
 from streamtopic.state.reader import remaining_noted
-from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ __all__ = ["ResidueKeeper", "superseded_from"]
 
 logger = logging.getLogger(__name__)
 
-# Redis removes an expired string some time after it expired, so the grace of a replaced base model is not enough.
-_GRACE_SECONDS = BASE_GRACE_SECONDS + 60.0
 # A pass through a log takes minutes; the scheduler decides and renews its lease between two slices.
 _SLICE_SECONDS = 0.5
 # A pass reads a whole topic, so there are at most this many of them in `max_age`.
@@ -76,7 +73,6 @@ class ResidueKeeper:
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
-        self._sums = CountsStore(state.connection, state.model)
         self._look: Generator[None, None, dict[int, int]] | None = None
         self._look_again = False
         self._next = 0.0
@@ -183,16 +179,12 @@ class ResidueKeeper:
         """Return, by partition, the offset before which nothing in Redis holds a document that was deleted."""
         published = self._published()
         base = self._base(positions)
-        cut = self._sums.cut()
         found = {}
         for partition in residue.traces.keys() & positions.keys():
             meta = positions[partition]
             # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
-            summed = meta.next_offset if cut is None else cut.offsets.get(partition, 0)
-            if summed >= meta.removed:
-                summed = meta.next_offset
-            found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes, summed)
+            found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes)
         return found
 
     def _base(self, positions: Mapping[int, Meta]) -> Mapping[int, int]:
@@ -201,15 +193,12 @@ class ResidueKeeper:
         head = self._state.base_head()
         if head is None:
             return counted
-        record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
-        # The base model before this one stays in Redis for a while.
-        if self._now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
-            return {}
-        # Certified mode keeps no bytes of a model.
-        if not head.parts:
+        # It keeps no bytes of a model.
+        if head.fields["guarantee"] == "certified":
             return counted
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
         if left.documents < head.start.documents:
+            record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
             return cut_of(record)
         # What was deleted after the leader looked may be in the base, too.
         return left.offsets

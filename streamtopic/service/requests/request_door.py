@@ -25,7 +25,7 @@ from streamtopic.state.document_counts import read_documents
 from streamtopic.streams import pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from streamtopic.service.opened import Opened
     from streamtopic.service.publish.ledger_writer import LedgerWriter
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from streamtopic.state import Forget, Reader
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import LinkKeys, ResidueState
-    from streamtopic.state.document_counts import StoredDocuments
 
 __all__ = [
     "Received",
@@ -226,27 +225,11 @@ def documents_with_label(reader: Reader, task: str, name: str) -> list[str]:
 
     Raises UsageError for a task or a class that no live document has, StateError, ComponentUnreachable.
     """
-    found = _read(reader, {task})
+    found = reader.read(lambda counts: read_documents(counts, (), labelled={task}))
     pairs = zip(found.ids, found.labels, strict=True)
     documents = [document.decode() for document, labels in pairs if labels.get(task) == name]
-    if documents:
-        return documents
-    classes = {labels[task] for labels in found.labels if task in labels}
-    if classes:
-        raise UsageError(f"no live document has class {name!r} of task {task!r}: its classes are {_listed(classes)}")
-    tasks = {one for labels in _read(reader, ()).labels for one in labels}
-    if tasks:
-        raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks)}")
-    raise UsageError("no live document has a label: delete by ids, or add documents with labels")
-
-
-def _read(reader: Reader, tasks: Collection[str]) -> StoredDocuments:
-    """Return the documents with a label of these tasks; all documents where it names none."""
-    return reader.read(lambda counts: read_documents(counts, (), labelled=tasks))
-
-
-def _listed(names: Collection[str]) -> str:
-    """Return names in words, the first of many."""
-    first = sorted(names)[:_SHOWN]
-    more = len(names) - len(first)
-    return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")
+    if not documents:
+        classes = sorted({labels[task] for labels in found.labels})[:_SHOWN]
+        there = f"it has {', '.join(map(repr, classes))}" if classes else "no document has a label of this task"
+        raise UsageError(f"no live document has class {name!r} of task {task!r}: {there}")
+    return documents

@@ -21,6 +21,7 @@ import logging
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from streamtopic.documents.deletion_record import decode_request
@@ -56,8 +57,6 @@ MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
 MOST_ROUNDS = 10
 """How often documents that came meanwhile are looked for. All that are left then came later than the request."""
-# Seconds between two looks for ended requests that may go: there may be many, and those of a wave stay for hours.
-_TRIM_EVERY = 3600.0
 # Tombstones of one append, and records that are not counted yet and are read before documents are named.
 _AT_ONCE = 1_000
 _MOST_BEHIND = 3_000
@@ -119,19 +118,17 @@ class RequestMover:
         self._wanted: dict[str, tuple[Wanted, int]] = {}
         # Misplaced deletions that were sent lately: ingest that was killed before its commit asks again.
         self._sent_lately: set[Misplaced] = set()
-        self._looked: tuple[int, frozenset[str]] | None = None
         # As they were when this step began. Requests may be many, and so may partitions.
         self._positions: dict[int, Meta] = {}
-        self._trimmed = 0.0
+        # Documents of each request that the brake has looked at in this step.
+        self._sizes: dict[str, int] = {}
 
     def step(self, lease: Lease) -> Moved:
         """Move every open request as far as it can go.
 
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
         """
-        if (now := self._service.clock()) - self._trimmed >= _TRIM_EVERY:
-            self._requests.trim(int(now * 1000))
-            self._trimmed = now
+        self._requests.trim(self._now_ms())
         self._read()
         found = self._requests.open()
         moved = Moved()
@@ -235,37 +232,28 @@ class RequestMover:
             return set()
         documents = sum(meta.documents for meta in self._positions.values())
         limit = share * documents
-        tally = self._asked()
-        paused = set()
+        every = self._requests.unseen()
+        self._sizes = self._counted(every)
+        tally = Counter[int]()
+        for request in every:
+            tally[request.minute] += self._sizes[request.id]
+        paused = {request.id for request in todo if received_near(request, tally) > limit}
         for request in todo:
-            if received_near(request, tally) <= limit:
-                continue
-            paused.add(request.id)
-            after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=self._count(request))
-            self._requests.move(request, after, lease)
+            if request.id in paused:
+                found = self._sizes.get(request.id, 0)
+                after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=found)
+                self._requests.move(request, after, lease)
         return paused
 
-    def _asked(self) -> dict[int, int]:
-        """Return how many documents were asked for in each minute, by requests that no person has looked at."""
-        found = Counter[int]()
-        every = self._requests.unseen()
+    def _counted(self, requests: Sequence[DeletionRequest]) -> dict[str, int]:
+        """Return the number of documents of each request; of one for subjects, of those that are live now."""
         # All at once: thousands of requests may be held, and this is asked in each step. Only the index knows how many
         # documents a request for subjects is for.
-        unknown = [one for one in every if one.subjects and not (one.found or one.state.ended)]
-        named = {request.id: self._subjects(request) for request in unknown}
-        counted = self._index.count({subject for subjects in named.values() for subject in subjects})
-        for request in every:
-            present = sum(counted[subject] for subject in named.get(request.id, ()))
-            found[request.minute] += request.documents or request.found or present
-        return found
-
-    def _subjects(self, request: DeletionRequest) -> tuple[str, ...]:
-        wanted = self._wanted.get(request.id)
-        return () if wanted is None else wanted[0].subjects
-
-    def _count(self, request: DeletionRequest) -> int:
-        """Return the number of live documents of the subjects of a request."""
-        return sum(self._index.count(self._subjects(request)).values()) if request.subjects else 0
+        unknown = [one.id for one in requests if one.subjects and not one.found and one.id in self._wanted]
+        named = {name: self._wanted[name][0].subjects for name in unknown}
+        live = self._index.count(chain.from_iterable(named.values()))
+        present = {name: sum(live[subject] for subject in subjects) for name, subjects in named.items()}
+        return {one.id: one.documents or one.found or present.get(one.id, 0) for one in requests}
 
     def _send(self, lease: Lease, request: DeletionRequest) -> tuple[Movement, ...]:
         """Write the tombstones of a request; return `sent` if that was done, `lost` if its record is lost."""
@@ -281,7 +269,7 @@ class RequestMover:
         sending = request
         if request.state is RequestState.WAITING:
             # Later requests of the same wave are summed with it, when its documents are gone from the index.
-            found = self._count(request) if self._settings.brake_share else 0
+            found = self._sizes.get(request.id, 0)
             sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
@@ -416,15 +404,10 @@ class RequestMover:
         """Complete the requests that have their receipt; return their ids."""
         receipts = {request_receipt_id(self._names.model, one.digest): one for one in requests}
         self._ledger.catch_up()
-        looked = self._ledger.ledger.size, frozenset(receipts)
-        if looked == self._looked:
-            return set()
         completed = [receipts[name] for name in self._ledger.find(list(receipts))]
         for request in completed:
             self._requests.move(request, request.moved(RequestState.COMPLETED, self._now_ms()), lease)
         self._forget(request.id for request in completed)
-        # If Redis is set back, a request that was moved comes back, and is looked up again then.
-        self._looked = None if completed else looked
         return {request.id for request in completed}
 
     def _now_ms(self) -> int:

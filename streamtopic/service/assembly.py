@@ -19,6 +19,7 @@ from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.theorem_mode import TheoremModeller
 from streamtopic.service.watching import Watch
 from streamtopic.state import Reader
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
@@ -67,7 +68,8 @@ def modeller_of(service: Opened) -> Modeller:
         return TheoremModeller(learner, _theorem_options(settings), state.base)
     if settings.guarantee == "private":
         return PrivateModeller(learner, _private_rule(settings), state.base)
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance))
+    sums = CountsStore(service.connection, settings.model).read
+    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), sums)
 
 
 def _theorem_options(settings: Settings) -> TheoremOptions:

@@ -15,6 +15,7 @@ Reading
     meta                the position of a partition: offset and counters
 Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
+    stored_counts       the co-occurrence counts of the working vocabulary
     deletion_requests   requests for deletions, until their receipts are there
 Below all
     connection          the only module that speaks to Redis, with guarded writes (`lua/change.lua`)

@@ -331,7 +331,7 @@ _MOST_STEPS = 64
 class Stage(StrEnum):
     """How far a deletion has come. The service sees the first three by itself; the operator attests the last.
 
-    STATE: nothing in Redis has a trace of the document: documents, changes, the base model, which has no noise, or
+    STATE: nothing in Redis has a trace of the document: documents, changes, counts, the base model, which has no noise,
         versions that wait to be published.
     LOG: nor have the documents topic and the releases topic; versions with the document are withdrawn.
     FILE: Redis has rewritten its append-only file since the document was out of the state.

@@ -513,6 +513,6 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
 
 
 def remove_base(connection: Connection, model: str) -> None:
-    """Remove the base model, which may have been made by other rules, and is of another history."""
+    """Remove the base model and counts, which may have been made by other rules, and are of another history."""
     keys = ModelKeys(model)
-    connection.call("UNLINK", keys.named("base"), keys.named("base:model"))
+    connection.call("UNLINK", keys.named("base"), keys.named("base:model"), keys.named("counts"))

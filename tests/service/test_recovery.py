@@ -5,7 +5,6 @@ import pytest
 from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.service.instance import key_ring
-from streamtopic.service.schedule import modeller as modelling
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, LedgerReader
 
@@ -150,18 +149,3 @@ def test_old_versions_are_retired_and_not_withdrawn(service):
     assert [release.version for release in service.subscriber()] == [3, 4]
     assert service.state.withdrawn() == set()
     assert [v["version"] for v in service.versions()] == [1, 2, 3, 4]
-
-
-def test_a_model_is_learned_cold_if_the_changes_since_are_gone(service, monkeypatch):
-    """Nobody knows then what came and went; the documents that are left tell all the same."""
-    updates = []
-    monkeypatch.setattr(modelling, "update", lambda *given: updates.append(given))
-    service.delete(["doc-003", "doc-008"])
-    for ingest in service.ingests:
-        list(ingest.drain())
-        # The second generation of changes that begins removes the one with the deletions.
-        ingest.state.sum_changes()
-        ingest.state.sum_changes()
-    service.settle()
-    assert updates == []
-    assert service.scheduler.modeller.last.documents == 88

@@ -15,17 +15,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ingest_world import IngestWorld
 from state_reference import LiveDocuments, as_words, difference, plain
 
+from plain_counts import plain_counts
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
+from streamtopic.service.schedule.scheduler import counts_are_due, fold_counts
 from streamtopic.state import (
     BaseDocuments,
     CutGone,
+    ModelSettings,
+    ModelState,
     Reader,
     RemainingBase,
     SubjectIndex,
 )
 from streamtopic.state import connection as connection_module
 from streamtopic.state.document_counts import read_documents
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import FileLog, Message, partition_of
 
 PEOPLE = ("ann", "bob")
@@ -49,6 +54,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Make a model that no other example uses, with documents, a base that was learned of them, and a reader."""
         self.world = IngestWorld(self.connection, self.log, partitions)
         self.model = self.world.topics.model
+        self.state = ModelState.open(self.connection, self.model, ModelSettings(partitions, 256))
         # By partition, what each record of its log does: (document, its content; None for a delete).
         self.records = [[] for _ in range(partitions)]
         self.last = {}
@@ -57,13 +63,14 @@ class StoreMachine(RuleBasedStateMachine):
         for number, words, about in documents:
             self.add(number, words, {}, about)
         self.drain()
-        self.learn()
+        self.learn(1)
         self.look()
         self.save()
 
     def lead(self):
         """Begin as a leader that knows nothing yet."""
         self.reader = Reader(self.connection, self.model, self.world.partitions)
+        self.store = CountsStore(self.connection, self.model)
         self.base = BaseDocuments(self.reader, self.model)
 
     def send(self, name, message, content):
@@ -225,11 +232,23 @@ class StoreMachine(RuleBasedStateMachine):
         """Begin again as a leader, with what Redis has."""
         self.lead()
 
-    @rule()
-    def learn(self):
-        """Take all documents as those of a base model."""
+    @rule(step=st.integers(1, 3))
+    def learn(self, step):
+        """Take all documents as those of a base model, and keep the counts of some words."""
         found = self.reader.counts()
         self.version, self.start = self.version + 1, RemainingBase.at(found.positions, found.documents)
+        keep = np.arange(len(found.words))[step - 1 :: step]
+        self.store.write([found.words[k] for k in keep], found.symmetric(keep), found, self.lease())
+
+    @rule()
+    def fold(self):
+        """Fold what came and went into the counts."""
+        if self.store.cut() is not None:
+            fold_counts(self.store, self.reader, self.lease())
+
+    def lease(self):
+        """Return the lease of the leader."""
+        return self.state.acquire("leader", 3_600_000)
 
     @rule()
     def look(self):
@@ -258,20 +277,21 @@ class StoreMachine(RuleBasedStateMachine):
             assert of_words(as_words(reader.counts(), NO_PAIRS)) == of_words(expected(live))
         self.base_is_followed(live)
 
-    @rule()
-    def compare(self):
-        """Compare all that Redis holds: documents, people and pairs."""
+    @rule(step=st.integers(1, 3))
+    def compare(self, step):
+        """Compare all that Redis holds: documents, people, pairs, and the sums of some words."""
         live = self.live()
         for reader in (self.reader, Reader(self.connection, self.model, self.world.partitions)):
             assert as_words(reader.counts()) == expected(live)
         followed = self.reader.counts()
         self.documents_are(followed, live)
+        self.sums_are_counted(followed, np.arange(len(followed.words))[step - 1 :: step])
 
     def teardown(self):
         """Compare all once more at the end."""
         if self.world is not None:
             self.drain()
-            self.compare()
+            self.compare(1)
 
     def documents_are(self, found, live):
         """Stored documents have their content, and people theirs."""
@@ -283,6 +303,22 @@ class StoreMachine(RuleBasedStateMachine):
         for person in PEOPLE:
             have = {name for p in range(self.world.partitions) for name in index.documents([person], p)}
             assert have == {name.encode() for (_, name), (*_, people) in live.items() if person in people}
+
+    def sums_are_counted(self, found, keep):
+        """The stored sums with the changes since are the counts of the documents, over the words to keep."""
+        stored = self.store.read()
+        if stored is None or not len(keep):
+            return
+        try:
+            summed = SummedCounts.of(found, stored).symmetric(keep)
+        except CutGone:
+            positions = self.reader.positions()
+            assert any(stored.cut.places[p].version < meta.version for p, meta in positions.items()) or counts_are_due(
+                self.store, self.reader
+            )
+            return
+        words = [found.words[k] for k in keep]
+        assert plain_counts(summed.upper(), words) == plain_counts(found.symmetric(keep).upper(), words)
 
     def base_is_followed(self, live):
         """What is left of the base is what the log says, for a leader that follows and for one that begins."""
@@ -315,7 +351,7 @@ def expected(live):
 
 
 def test_whatever_happens_the_store_is_that_of_the_live_documents(connection, tmp_path):
-    """Records, crashes, lost answers, set-backs, trims and restarts in any order."""
+    """Records, crashes, lost answers, set-backs, trims, folds and restarts in any order."""
     StoreMachine.connection = connection
     with FileLog(tmp_path / "log") as StoreMachine.log:
         run_state_machine_as_test(StoreMachine, settings=settings(max_examples=30, stateful_step_count=25))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from streamtopic.bench.runner import Option
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.state import Connection, DocumentCounts, Reader
+    from streamtopic.state.stored_counts import CountsStore
     from streamtopic.topics.fit import TopicFit
+    from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["CASES", "OPTIONS"]
 
@@ -105,13 +107,16 @@ def _served(folder: str, redis_url: str, documents: int) -> list[Figure]:
 
 
 def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int) -> None:
-    """Learn, forget and start again, once each; print name to value and unit as JSON.
+    """Learn, forget, fold and start again, once each; print name to value and unit as JSON.
 
     documents: of each step.
     """
     from streamtopic.bench.feed import Feed, drain
     from streamtopic.bench.heaps import deletes
+    from streamtopic.service.schedule.scheduler import fold_counts
     from streamtopic.state import Connection, Reader
+    from streamtopic.state.model_state import lead
+    from streamtopic.state.stored_counts import CountsStore
     from streamtopic.streams import FileLog, TopicNames
     from streamtopic.topics.learner import learn
     from streamtopic.topics.learner_options import LearnerOptions
@@ -125,13 +130,15 @@ def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int)
 
     names, log, options = TopicNames("bench"), FileLog(Path(folder)), LearnerOptions(n_topics=topics)
     with Connection(redis_url) as connection:
-        reader = Reader(connection, "bench", 1)
+        reader, sums = Reader(connection, "bench", 1), CountsStore(connection, "bench")
         feed = Feed("", redis_url, names, 1, log, connection)
         counts = measured("reading the statistics", reader.counts)
         found["reading: peak memory"] = peak_bytes() / 1e6, "MB"
         fit = measured("learning", lambda: certified(learn(counts, options)))
         found["learning: peak memory"] = peak_bytes() / 1e6, "MB"
         found["words learned from"] = len(fit.words), ""
+        lease = lead(connection, "bench", "bench", 86_400_000)
+        measured("writing the counts", lambda: sums.write(fit.words, fit.q, counts, lease))
         log.append_many(names.documents, deletes(0, documents, 7)[:FORGOTTEN])
         ingest = measured("a new ingest until its first commit", lambda: _opened(feed))
         found["carried over"] = measured("an update", lambda: _carried_over(fit, counts, reader)), "by it"
@@ -139,6 +146,9 @@ def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int)
         log.append_many(names.documents, gone)
         seconds, _ = cpu_timed(lambda: drain(ingest))
         found["a deletion"] = seconds / len(gone) * 1e6, "us of processor time"
+        seconds, _ = cpu_timed(lambda: fold_counts(sums, reader, lease))
+        found[f"folding one of {len(gone):,} documents"] = seconds / len(gone) * 1e6, "us of processor time"
+        measured("a new leader until it can update", lambda: _from_sums(reader, sums, options))
     print(json.dumps(found))
 
 
@@ -156,6 +166,18 @@ def _carried_over(fit: TopicFit, before: DocumentCounts, reader: Reader) -> bool
     now = reader.counts()
     outcome = update(fit, now, now.since(before))
     return not isinstance(outcome, NeedsRetrain) and bool(certified(outcome.fit))
+
+
+def _from_sums(reader: Reader, sums: CountsStore, options: LearnerOptions) -> TopicFit:
+    """Learn as a leader that has just started does. Raises StateError without sums."""
+    from streamtopic.errors import StateError
+    from streamtopic.state.stored_counts import SummedCounts
+    from streamtopic.topics.learner import learn
+
+    stored = sums.read()
+    if stored is None:
+        raise StateError("the sums are gone: run the benchmark again")
+    return learn(SummedCounts.of(reader.counts(), stored), options)
 
 
 def _resident() -> int:

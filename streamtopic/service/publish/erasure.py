@@ -23,6 +23,7 @@ from streamtopic.signed import tombstones, version_of
 from streamtopic.state.deletions import Residue, ResidueState, Rewrite, Stage
 from streamtopic.state.model_state import NEWEST
 from streamtopic.state.reader import remaining_noted
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class ResidueKeeper:
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
+        self._sums = CountsStore(state.connection, state.model)
         self._look: Generator[None, None, dict[int, int]] | None = None
         self._look_again = False
         self._next = 0.0
@@ -179,12 +181,16 @@ class ResidueKeeper:
         """Return, by partition, the offset before which nothing in Redis holds a document that was deleted."""
         published = self._published()
         base = self._base(positions)
+        cut = self._sums.cut()
         found = {}
         for partition in residue.traces.keys() & positions.keys():
             meta = positions[partition]
             # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
-            found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes)
+            summed = meta.next_offset if cut is None else cut.offsets.get(partition, 0)
+            if summed >= meta.removed:
+                summed = meta.next_offset
+            found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes, summed)
         return found
 
     def _base(self, positions: Mapping[int, Meta]) -> Mapping[int, int]:

@@ -14,6 +14,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -28,6 +29,7 @@ from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, make_payload
 from streamtopic.signed import Envelope
 from streamtopic.state import CutGone, DocumentCounts, RemainingBase, StoredBase
+from streamtopic.state.stored_counts import StoredCounts, SummedCounts
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -80,7 +82,7 @@ class Made:
         another proof.
     draw: adds noise and fills the payload of a version.
     fit: the learned model in certified mode, None in the others.
-    warm: whether it was carried over from the last model, so that it is worth a check.
+    warm: whether it was carried over from the last model, or from the sums in Redis, so that it is worth a check.
     checked: the result of that check, if there was one.
     """
 
@@ -255,19 +257,26 @@ class Modeller(ABC):
 class CertifiedModeller(Modeller):
     """Certified mode: it keeps the last fit in memory with the counts that it fits, and carries it over.
 
-    After a restart there is no such fit, and the first model is learned from the documents.
+    After a restart there is no such fit, and the first model is learned from the sums in Redis, or from the documents.
 
     options: of the learner.
     guarded: the guarantee that noise is calibrated to.
+    sums: reads the sums in Redis; it returns None if there are none.
     """
 
     guarantee = "certified"
     last: TopicFit | None
 
-    def __init__(self, options: LearnerOptions, guarded: Guarded) -> None:
+    def __init__(
+        self,
+        options: LearnerOptions,
+        guarded: Guarded,
+        sums: Callable[[], StoredCounts | None] = lambda: None,
+    ) -> None:
         # An update rests on the counts alone.
         super().__init__(options, lambda: None)
         self._guarded = guarded
+        self._sums = sums
         self._fitted: DocumentCounts | None = None
 
     @property
@@ -293,9 +302,10 @@ class CertifiedModeller(Modeller):
         if isinstance(warm, NotVerified):
             return warm
         # A cold model belongs to the same base and spends its epsilon.
-        fit = warm or learn(counts, self.options)
+        carried = warm or self._from_sums(counts)
+        fit = carried or learn(counts, self.options)
         try:
-            return self._made(_require_tolerance(fit), counts, warm=warm is not None)
+            return self._made(_require_tolerance(fit), counts, warm=carried is not None)
         except CannotLearn as error:
             return NotVerified(str(error))
 
@@ -314,6 +324,15 @@ class CertifiedModeller(Modeller):
     def again(self, counts: CountSource, envelope: Envelope, ingredients: Ingredients) -> PayloadPlan:  # noqa: ARG002 - see Modeller
         """Learn cold from the counts of the log, and draw the same noise. Raises CannotLearn."""
         return make_payload(learn(counts, self.options), counts, self._guarded, ingredients)
+
+    def _from_sums(self, counts: DocumentCounts) -> TopicFit | None:
+        """Return a model that is learned from the sums in Redis, as after a restart; None if they cannot be used."""
+        stored = self._sums()
+        if stored is None:
+            return None
+        with suppress(CutGone):
+            return learn(SummedCounts.of(counts, stored), self.options)
+        return None
 
     def _warm(self, counts: DocumentCounts) -> TopicFit | NotVerified | None:
         """Return the carried-over fit, None if there is nothing to start from or its certificate decides nothing."""

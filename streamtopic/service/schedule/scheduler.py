@@ -11,11 +11,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
@@ -59,6 +61,7 @@ from streamtopic.state import (
     Stale,
 )
 from streamtopic.state.document_counts import read_documents, sample_words
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
 
 if TYPE_CHECKING:
@@ -68,8 +71,10 @@ __all__ = [
     "LeaseKeeper",
     "Scheduler",
     "Step",
+    "counts_are_due",
     "describe",
     "erasures",
+    "fold_counts",
     "follow_ledger",
     "release_record",
 ]
@@ -130,6 +135,32 @@ class LeaseKeeper:
         self._state.release(Lease(self._holder, 0))
 
 
+def counts_are_due(store: CountsStore, reader: Reader) -> bool:
+    """Return whether the counts in Redis must be folded: a generation of changes has begun since their cut.
+
+    The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts
+    hold no document for longer than the changes do, and a leader that starts need not count all documents.
+    """
+    cut = store.cut()
+    if cut is None:
+        return False
+    return any(not meta.summed <= cut.places[p].version <= meta.version for p, meta in reader.positions().items())
+
+
+def fold_counts(store: CountsStore, reader: Reader, lease: Lease) -> None:
+    """Add the documents that came or went since to the counts in Redis. Raises StateError, ComponentUnreachable."""
+    counts, stored, q = reader.counts(), store.read(), None
+    if stored is None:
+        # Another leader writes them.
+        return
+    position = {word: k for k, word in enumerate(counts.words)}
+    words = [word for word in stored.words if word in position]
+    keep = np.array([position[word] for word in words], np.intp)
+    with suppress(CutGone):
+        q = SummedCounts.of(counts, stored).symmetric(keep)
+    store.write(words, counts.symmetric(keep) if q is None else q, counts, lease)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The result of one step.
@@ -167,6 +198,7 @@ class Scheduler:
         self._model = settings.model
         self._tasks = task_options(settings)
         self.reader = Reader(state.connection, settings.model, state.settings.partitions)
+        self._sums = CountsStore(state.connection, settings.model)
         self._noise_key = NoiseKey(secret(settings, "noise.key"))
         self._ledger = service.ledger
         self._log = service.log
@@ -193,6 +225,10 @@ class Scheduler:
             if lease is None:
                 return Step(Wait("another scheduler leads"))
             step = self._step(lease)
+            # If documents change too fast for that, the next step does it.
+            with suppress(CutGone):
+                if counts_are_due(self._sums, self.reader):
+                    fold_counts(self._sums, self.reader, lease)
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
             self.state.note_decision(text, self._situation.now())
@@ -382,6 +418,9 @@ class Scheduler:
         self._tell(envelope, [*remarks(plan), *made.notes], seconds)
         if made.checked is not None and passed:
             self._note_check(made.checked)
+        # A check that failed may have found them wrong.
+        if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
+            self._sums.write(made.fit.words, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:

@@ -50,7 +50,7 @@ def verify_instance(
 
     Raises UsageError for a version that was never made, ComponentUnreachable, SettingsError.
     """
-    kept = read_kept(reader)
+    kept = read_kept(service, reader)
     whole = read_ledger(service.log, service.keys)
     asked = whole.newest if version is None else version
     # Said now, not after the minutes that a recount takes.
@@ -90,7 +90,7 @@ def gather(
 
     Raises UsageError if there is no such version to report on, CheckFailed if it does not verify.
     """
-    kept = None if update is None else read_kept(reader)
+    kept = None if update is None else read_kept(service, reader)
     whole = read_ledger(service.log, service.keys)
     known = version_in_log(service, whole, version)
     waiting = read_waiting(service, reader, known.envelope)

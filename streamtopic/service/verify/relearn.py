@@ -17,13 +17,16 @@ from streamtopic.service.schedule.payload import Ingredients, TaskOptions, publi
 from streamtopic.service.verify.ledger_checks import present_cut
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.signed import receipt_id
+from streamtopic.state import CutGone
 from streamtopic.state.document_counts import StoredDocuments, read_documents
+from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from streamtopic.counts import Cooccurrence
     from streamtopic.service.opened import Opened
     from streamtopic.service.schedule.modeller import Modeller
     from streamtopic.service.schedule.payload import PayloadPlan
@@ -44,6 +47,7 @@ _FINE = 1e-3
 _CLOSE = 1e-6
 _BATCH = ("indptr", "words", "counts", "lengths", "owners")
 _STATISTICS = ("frequency", "tokens", "heavy")
+_UPPER = ("indptr", "columns", "values")
 _NAMED = 5
 
 _KEEP = "keep a copy of the log, then `streamtopic unlearn --retrain`"
@@ -64,25 +68,41 @@ class Kept:
 
     counts: statistics of words.
     documents: over these words.
+    sums: words and pair counts, as the stored sums and what came and went since give them; None without sums.
     waiting: partition to the offsets of deletions that wait for their receipts.
     """
 
     counts: DocumentCounts
     documents: StoredDocuments
+    sums: tuple[Sequence[str], Cooccurrence] | None
     waiting: Mapping[int, list[int]]
 
 
-def read_kept(reader: Reader) -> Kept:
+def read_kept(service: Opened, reader: Reader) -> Kept:
     """Return what Redis holds, to be compared with ledger and log, which are to be read after it.
 
     Raises ComponentUnreachable, StateMissing.
     """
-    counts, documents = reader.read(lambda now: (now, read_documents(now, now.words)))
+    store = CountsStore(reader.connection, service.settings.model)
+    counts, documents, sums = reader.read(lambda now: (now, read_documents(now, now.words), _sums(now, store.read())))
     # After the counts: a deletion that they reflect waits, or has its receipt in the ledger.
     waiting = {}
     for partition in counts.offsets:
         waiting[partition] = [one.offset for one in reader.forgets(partition).each()]
-    return Kept(counts, documents, waiting)
+    return Kept(counts, documents, sums, waiting)
+
+
+def _sums(counts: DocumentCounts, stored: StoredCounts | None) -> tuple[Sequence[str], Cooccurrence] | None:
+    """Return the words of stored sums that are still there, and their pair counts."""
+    if stored is None:
+        return None
+    there = set(stored.words)
+    both = np.array([k for k, word in enumerate(counts.words) if word in there], np.intp)
+    try:
+        return [counts.words[k] for k in both], SummedCounts.of(counts, stored).symmetric(both).upper()
+    except CutGone:
+        # The scheduler writes them again, and until then nobody can use them.
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +190,7 @@ class Relearning:
         return self._made[key]
 
     def _counts(self, kept: Kept) -> Finding:
-        """Compare documents, labels and statistics of words in Redis with the log, bit for bit."""
+        """Compare documents, labels, statistics of words and sums of pairs in Redis with the log, bit for bit."""
         name, log, topic = "counts", self._service.log, self._service.names.documents
         offsets = kept.counts.offsets
         ends = {partition: log.end(topic, partition) for partition in offsets}
@@ -305,6 +325,11 @@ def _difference(kept: Kept, found: _Recount) -> str | None:
         return "the documents in Redis differ from those in the log"
     if not _same(kept.counts, fresh, _STATISTICS):
         return "the counts in Redis differ from a recount of the log"
+    if kept.sums is not None:
+        summed, sums = kept.sums
+        again = fresh.symmetric(fresh.positions(summed)).upper()
+        if not _same(sums, again, _UPPER):
+            return "the sums in Redis, with what changed since, differ from a recount of the log"
     return None
 
 

@@ -1,0 +1,118 @@
+"""The co-occurrence counts in Redis: written by the leader, folded with the changes, read by a leader that starts."""
+
+import numpy as np
+import pytest
+
+from embedded_service import Service
+from streamtopic.counts import SymmetricCounts
+from streamtopic.documents.corpus import Document
+from streamtopic.service.schedule import modeller as modelling
+from streamtopic.service.schedule import scheduler as scheduling
+from streamtopic.service.verify import passed
+from streamtopic.settings import Settings
+from streamtopic.state import DocumentCounts
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
+
+WORDS = [["rose", "tulip", "soil", "seed", "bloom"], ["oven", "flour", "butter", "knead", "salt"]]
+
+
+def texts(number, seed=0):
+    """Documents of two topics."""
+    rng = np.random.default_rng(seed)
+    shares = rng.choice([1, 10, 19], number).tolist()
+    return [" ".join([*rng.choice(WORDS[0], n), *rng.choice(WORDS[1], 20 - n)]) for n in shares]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """An instance that serves deletions at once, and checks each update that it carried over."""
+    plain = {"max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0, "self_check": 0}
+    return Settings(dir=tmp_path, topics=2, **plain)
+
+
+def add(instance, number=60, seed=0):
+    """Add documents and make a version."""
+    instance.add([Document(f"d{seed}-{k}", text, {}) for k, text in enumerate(texts(number, seed))])
+    instance.settle()
+
+
+def sums_of(instance):
+    """The counts in Redis."""
+    return CountsStore(instance.connection, instance.settings.model)
+
+
+def sums_are_counted(instance):
+    """Compare the sums and what changed since with a count of the documents, over all words; return their words."""
+    counts = instance.reader.counts()
+    every = np.arange(len(counts.words))
+    summed = SummedCounts.of(counts, sums_of(instance).read()).symmetric(every).upper()
+    counted = counts.symmetric(every).upper()
+    for part in ("indptr", "columns", "values"):
+        assert np.array_equal(getattr(summed, part), getattr(counted, part))
+    return sums_of(instance).read().words
+
+
+def test_the_first_version_leaves_sums_that_changes_carry_on(settings):
+    """They are those of the documents, also with documents and words that came later and words that went."""
+    with Service(settings) as instance:
+        add(instance)
+        assert len(sums_are_counted(instance)) == 10
+        instance.add([Document("new", "rose tulip orchid orchid soil", {})])
+        instance.delete(["d0-3", "d0-8"])
+        instance.settle()
+        sums_are_counted(instance)
+        assert passed(instance.verify())
+
+
+def test_a_leader_that_starts_does_not_count_the_documents(settings, monkeypatch):
+    """Its first update learns from the sums, and is what a count of the documents gives."""
+    with Service(settings) as instance:
+        add(instance)
+    counted = []
+    real = DocumentCounts.symmetric
+    monkeypatch.setattr(DocumentCounts, "symmetric", lambda self, keep: counted.append(len(keep)) or real(self, keep))
+    monkeypatch.setattr(scheduling, "check_is_due", lambda *_: False)
+    with Service(settings) as instance:
+        instance.delete(["d0-3", "d0-8"])
+        instance.settle()
+        assert (counted, instance.versions()[-1]["kind"]) == ([], "unlearn")
+        fit = instance.scheduler.modeller.last
+        cold = modelling.learn(instance.reader.counts(), fit.options)
+        assert (fit.words, fit.anchors) == (cold.words, cold.anchors)
+        assert np.array_equal(fit.A, cold.A)
+
+
+def test_false_sums_make_no_version(settings):
+    """The check of an update that rests on them finds it, verify finds them, and a retraining writes them anew."""
+    with Service(settings) as instance:
+        add(instance)
+        stored = sums_of(instance).read()
+        counts = instance.reader.counts()
+        stored.upper.values[0] += 1
+        with instance.scheduler.leading() as lease:
+            sums_of(instance).write(stored.words, SymmetricCounts.of(stored.upper), counts, lease)
+        assert not passed(instance.verify())
+    with Service(settings) as instance:
+        instance.delete(["d0-3"])
+        instance.settle()
+        last = instance.versions()[-1]
+        assert (last["kind"], instance.status()["self_check"]["passed"]) == ("unlearn", False)
+        sums_are_counted(instance)
+        assert passed(instance.verify())
+
+
+def test_a_model_is_learned_cold_if_the_changes_since_are_gone(settings, monkeypatch):
+    """Nobody knows then what came and went; the documents that are left tell all the same."""
+    updates = []
+    monkeypatch.setattr(modelling, "update", lambda *given: updates.append(given))
+    with Service(settings) as instance:
+        add(instance)
+        instance.delete(["d0-3", "d0-8"])
+        for ingest in instance.ingests:
+            list(ingest.drain())
+            # The second generation of changes that begins removes the one with the deletions.
+            ingest.state.sum_changes()
+            ingest.state.sum_changes()
+        instance.settle()
+        assert updates == []
+        assert instance.scheduler.modeller.last.documents == 58

@@ -48,11 +48,13 @@ __all__ = [
     "came_and_went",
     "check_format",
     "check_settings",
+    "pack_numbers",
     "read_changes",
     "read_meta",
     "read_statistics",
     "require_keys",
     "stored_settings",
+    "unpack_numbers",
 ]
 
 STATE_FORMAT = 15
@@ -124,7 +126,7 @@ class WordStatistics:
 
     def pack(self) -> bytes:
         """Return the bytes that Redis keeps."""
-        columns = [_pack_numbers(column) for column in (self.ids, *self.totals)]
+        columns = [pack_numbers(column) for column in (self.ids, *self.totals)]
         return bytes(msgpack.packb((self.place.version, self.place.commit, self.words, *columns)))
 
     @classmethod
@@ -133,7 +135,7 @@ class WordStatistics:
         try:
             version, commit, words, *columns = msgpack.unpackb(data)
             place = Place(int(version), str(commit))
-            ids, *totals = (_unpack_numbers(column, len(words)) for column in columns)
+            ids, *totals = (unpack_numbers(column, len(words)) for column in columns)
             found = cls(place, words, ids, np.stack(totals).reshape(3, len(words)))
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(f"word statistics cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -142,14 +144,14 @@ class WordStatistics:
         return found
 
 
-def _pack_numbers(values: Int64) -> bytes:
+def pack_numbers(values: Int64) -> bytes:
     """Return numbers of 0 or more in 1, 2, 4 or 8 bytes each, as the largest needs, and this number before them."""
     kind = np.min_scalar_type(int(values.max(initial=0))).newbyteorder("<")
     return bytes([kind.itemsize]) + values.astype(kind).tobytes()
 
 
-def _unpack_numbers(data: bytes, number: int) -> Int64:
-    """Undo `_pack_numbers`. number: how many there are. Raises StateCorrupt for other bytes."""
+def unpack_numbers(data: bytes, number: int) -> Int64:
+    """Undo `pack_numbers`. number: how many there are. Raises StateCorrupt for other bytes."""
     size = data[0] if data else 0
     values = np.zeros(0, np.int64)
     if size in {1, 2, 4, 8} and len(data) == 1 + size * number:

@@ -341,7 +341,6 @@ def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
         mean_phi=0.05,
         mean_x_phi=0.01,
         mean_phi_cubed=1e-3,
-        settled=True,
     )
 
     def noised(B: Float64, seed: NoiseSeed) -> Float64:

@@ -69,7 +69,8 @@ def modeller_of(service: Opened) -> Modeller:
     if settings.guarantee == "private":
         return PrivateModeller(learner, _private_rule(settings), state.base)
     sums = CountsStore(service.connection, settings.model).read
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), sums)
+    guarded = Guarded(settings.epsilon, settings.delta, settings.tolerance)
+    return CertifiedModeller(learner, guarded, carries=settings.publish == "topics", sums=sums)
 
 
 def _theorem_options(settings: Settings) -> TheoremOptions:

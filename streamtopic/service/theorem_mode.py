@@ -43,10 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamtopic.counts import CountSource
-    from streamtopic.service.schedule.modeller import Base
     from streamtopic.service.schedule.payload import Ingredients
     from streamtopic.signed import Envelope
-    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.state import Base, DocumentCounts
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["TheoremModeller", "packed", "unpacked"]
@@ -83,7 +82,7 @@ class TheoremModeller(Modeller):
     guarantee = "theorem"
     base_only = True
 
-    def __init__(self, options: LearnerOptions, rule: TheoremOptions, stored: Callable[[], StoredBase | None]) -> None:
+    def __init__(self, options: LearnerOptions, rule: TheoremOptions, stored: Callable[[], Base | None]) -> None:
         super().__init__(options, stored)
         self.rule = rule
 

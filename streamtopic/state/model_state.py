@@ -44,10 +44,10 @@ from streamtopic.streams import Message
 __all__ = [
     "BASE_GRACE_SECONDS",
     "NEWEST",
+    "Base",
     "Lease",
     "ModelState",
     "OutboxEntry",
-    "StoredBase",
     "acquired",
     "counted_documents",
     "hold_lease",
@@ -104,29 +104,44 @@ class OutboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBase:
-    """The current base model.
+class Base:
+    """The base model, before noise, so subscribers never get it. `serve` may read its facts, but not its bytes.
 
     version: of the release that was made with it.
     start: the documents that it was learned from, as of the cut that they were read at.
-    fields: facts for the scheduler, msgpack values.
-    blob: bytes of the model, b"" if only the facts were read.
+    anchors: (r,), the anchor word of each topic.
+    capacity: number of deletions that it bears.
+    counted: documents that had ever been accepted by then.
+    capacity_rule: the rule that set it.
+    guarantee: the mode that it was learned in.
+    rules: the settings that it was learned by, which an update has in common with it.
+    blob: bytes that its mode keeps of it, b"" if only the facts were read.
     parts, sha256: names of the strings in Redis that hold the bytes, and their digest.
     """
 
     version: int
     start: RemainingBase
-    fields: Mapping[str, Any]
-    blob: bytes
+    anchors: tuple[str, ...] = ()
+    capacity: int = 0
+    counted: int = 0
+    capacity_rule: str = ""
+    guarantee: str = ""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    blob: bytes = b""
     parts: Sequence[str] = field(default=(), compare=False)
     sha256: bytes = field(default=b"", compare=False)
+
+    @property
+    def documents(self) -> int:
+        """Number of documents that it was trained on."""
+        return self.start.documents
 
     def pack(self, parts: Sequence[str]) -> bytes:
         """Return the facts as Redis keeps them. parts: as of the class."""
         return _BASES.pack(replace(self, blob=b"", parts=parts, sha256=hashlib.sha256(self.blob).digest()))
 
 
-_BASES = Codec(StoredBase, "the base model cannot be read: run `streamtopic unlearn --retrain`")
+_BASES = Codec(Base, "the base model cannot be read: run `streamtopic unlearn --retrain`")
 _RECORDS = Codec(Message, "a record in the outbox cannot be read: run `streamtopic unlearn --retrain`")
 
 
@@ -189,7 +204,7 @@ class ModelState:
         *,
         release: Mapping[str, Any],
         records: Sequence[Message],
-        base: StoredBase | None = None,
+        base: Base | None = None,
         before: int | None = None,
     ) -> Outcome:
         """Commit one version, all or nothing.
@@ -369,7 +384,7 @@ class ModelState:
         # All or nothing: an entry whose bytes are gone looks like damage.
         self.connection.change(steps)
 
-    def base(self) -> StoredBase | None:
+    def base(self) -> Base | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
         found = self.base_head()
         if found is None:
@@ -385,7 +400,7 @@ class ModelState:
             )
         return replace(found, blob=blob)
 
-    def base_head(self) -> StoredBase | None:
+    def base_head(self) -> Base | None:
         """Return the current base model without its bytes; None before the first."""
         head = self._call("HGET", "base", "head")
         return None if head is None else _BASES.unpack(head)

@@ -7,12 +7,12 @@ import pytest
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
+    Base,
     Lease,
     ModelSettings,
     ModelState,
     RemainingBase,
     Stale,
-    StoredBase,
 )
 from streamtopic.state.meta import Place
 from streamtopic.streams import Message
@@ -54,7 +54,7 @@ def test_there_is_one_leader_at_a_time(state):
 def test_a_version_is_staged_whole_and_once(connection, state):
     """Release record, outbox and base appear together, to stay; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
-    base = StoredBase(1, START, fields={"trained": 7}, blob=b"x" * 10_000_000)
+    base = Base(1, START, ("oak",), rules={"trained": 7}, blob=b"x" * 10_000_000)
     assert state.base() is None
     assert stage(state, lease, base=base) == Applied()
     assert stage(state, lease, base=base) == AlreadyApplied()
@@ -95,7 +95,7 @@ def test_a_new_base_replaces_the_old_one(connection, state):
     """The base is read whole, whatever it was before; old parts are left to expire."""
     lease = state.acquire("one", 60_000)
     for version in (1, 2):
-        base = StoredBase(version, START, fields={}, blob=bytes([version]) * 20)
+        base = Base(version, START, blob=bytes([version]) * 20)
         assert stage(state, lease, version, base=base) == Applied()
         assert state.base() == base
     keys = connection.call("KEYS", f"{{st:{state.model}}}:base:*")

@@ -22,7 +22,6 @@ from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.assembly import reader_of
 from streamtopic.service.log_history import departures, hidden
 from streamtopic.service.publish.published import finite
-from streamtopic.service.schedule.modeller import Base
 from streamtopic.service.schedule.situation import accepted, last_version, suspects, unserved
 from streamtopic.service.watching import STALLED_AFTER
 from streamtopic.signed.signing_keys import read_note
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
     from streamtopic.service.watching import Gauge, Watch
     from streamtopic.signed import Ledger
-    from streamtopic.state import Meta, ModelState
+    from streamtopic.state import Base, Meta, ModelState
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Forget, Residue
 
@@ -225,8 +224,7 @@ class ModelFacts:
     @cached_property
     def base(self) -> Base | None:
         """The base model, None before the first."""
-        head = self.state.base_head()
-        return None if head is None else Base.parse(head)
+        return self.state.base_head()
 
     @property
     def capacity(self) -> int | None:

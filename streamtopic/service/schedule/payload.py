@@ -19,7 +19,6 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -47,7 +46,6 @@ from streamtopic.topics.display import (
 )
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head
-from streamtopic.topics.learner import learn
 
 __all__ = [
     "Ingredients",
@@ -112,7 +110,6 @@ class Ingredients:
     noise: from which all noise of the version is drawn.
     read: reads the retained documents. It may raise CutGone, StateCorrupt, ComponentUnreachable.
     tasks: that the version has heads for.
-    cold: whether the model was learned from counts alone, so that it has the same bits on every path.
     sample: returns the words (positions in those of the model) of sampled documents, for NPMI; None leaves NPMI out. It
         is called once all else of a payload with topics is there.
     versions: returns all versions of the model that were made before.
@@ -121,7 +118,6 @@ class Ingredients:
     noise: VersionNoise
     read: ReadDocuments
     tasks: TaskOptions = field(default_factory=TaskOptions)
-    cold: bool = True
     sample: Callable[[], DocumentBatch | None] = _no_sample
     versions: Callable[[], Iterable[Envelope]] = tuple
 
@@ -264,7 +260,7 @@ def make_payload(fit: TopicFit, source: CountSource, guarded: Guarded, ingredien
         settings.append(repr(fit.options.guided))
     digest = fingerprint(fit, frequency.tolist(), settings, ingredients.noise.counts_key)
     if ingredients.tasks.withheld:
-        return _heads_alone(fit, source, guarded, digest, ingredients)
+        return _heads_alone(fit, guarded, digest, ingredients)
     noised = release_matrix(fit.A, guarded, ingredients.noise.seed(digest))
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     payload, unfitted = fitted_payload(fit, frequency, noised.matrix.astype(np.float32), ingredients)
@@ -358,9 +354,7 @@ def head_facts(heads: Mapping[str, Head], tasks: TaskOptions) -> dict[str, Any]:
     return {"heads": about}
 
 
-def _heads_alone(
-    fit: TopicFit, source: CountSource, guarded: Guarded, counted: str, ingredients: Ingredients
-) -> PayloadPlan:
+def _heads_alone(fit: TopicFit, guarded: Guarded, counted: str, ingredients: Ingredients) -> PayloadPlan:
     """Return the payload of a version of heads in place of topics. counted: as in `labelled_digest`.
 
     Raises CannotLearn if no task has a head.
@@ -369,18 +363,8 @@ def _heads_alone(
     digest = labelled_digest(counted, tasks, labelled)
     topics = TopicMatrix(fit.A, fit.words, fit.topic_names)
 
-    # At most one model is learned from counts, whatever the number of tasks that ask for it.
-    @cache
-    def from_counts() -> TopicMatrix:
-        cold = learn(source, fit.options)
-        return TopicMatrix(cold.A, cold.words, cold.topic_names)
-
     def measured(task: HeadTask, documents: LabelledDocuments) -> tuple[HeadConstants, TopicHead]:
-        constants = head_constants(topics, documents, task, guarded.tolerance, cold=ingredients.cold)
-        # A model carried over differs in its last digits from one learned cold. If these would decide a constant, noise
-        # would tell the two apart, so the constant is measured on the cold one.
-        if not constants.settled:
-            constants = head_constants(from_counts(), documents, task, guarded.tolerance, cold=True)
+        constants = head_constants(topics, documents, task, guarded.tolerance)
         # Rounding may keep the head from its tolerance.
         constants.check_reach(task)
         return constants, fit_head(topics, documents, task)

@@ -36,7 +36,7 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
-from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
+from streamtopic.service.schedule.modeller import Checked, Made, Modeller, NotVerified, check_is_due
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
 from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, suspects, unserved
 from streamtopic.service.watching import Watch
@@ -52,6 +52,7 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import (
+    Base,
     CutGone,
     DocumentCounts,
     Lease,
@@ -297,7 +298,7 @@ class Scheduler:
 
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
         """Update the base model and stage the result; retrain where the update cannot be verified."""
-        base = self._situation.base()
+        base = self.state.base_head()
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
         before = base.start.offsets if self.modeller.base_only else None
@@ -406,7 +407,10 @@ class Scheduler:
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         stored = None
         if kind == "retrain":
-            stored = base.stored(plan.kept, self._noise(version).seed(plan.digest, "base").secret)
+            # `serve` reads the checksum of these bytes. Without a salt, who can guess the documents could learn the
+            # model and compare.
+            salt = self._noise(version).seed(plan.digest, "base").secret
+            stored = replace(base, blob=salt + plan.kept if plan.kept else b"")
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
         result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
@@ -461,7 +465,7 @@ class Scheduler:
             return [recorded(record) for _, record in self.state.releases()]
 
         read = partial(read_documents, made.counts)
-        found = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
+        found = Ingredients(self._noise(version), read, self._tasks, versions=versions)
         # Words that are not known before the noise have no sample either.
         if not self._tasks.withheld and made.words:
             found = replace(found, sample=partial(_sample, made))

@@ -4,6 +4,7 @@ accepted, unserved    documents that came, and deletions that no version reflect
 last_version          the newest version with its exact numbers
 capacity_of           how many deletions a new base model bears
 suspects              versions that an error in memory may have reached
+changed_rules         why settings of now do not fit the base model
 SituationReader       reads the situation
 """
 
@@ -16,10 +17,10 @@ from typing import Any
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Situation, Wait, held
-from streamtopic.service.schedule.modeller import Base, Modeller
+from streamtopic.service.schedule.modeller import Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import BaseDocuments, Forget, Meta, ModelState, Reader, RemainingBase
+from streamtopic.state import Base, BaseDocuments, Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 from streamtopic.state.model_state import NEWEST
 
@@ -27,6 +28,7 @@ __all__ = [
     "SituationReader",
     "accepted",
     "capacity_of",
+    "changed_rules",
     "last_version",
     "suspects",
     "unserved",
@@ -148,7 +150,7 @@ class SituationReader:
         return replace(situation, forgetting_ms=forgetting, holding_ms=int(1000 * (now - since)))
 
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
-        last, base = last_version(self.newest()[1]), self.base()
+        last, base = last_version(self.newest()[1]), self._state.base_head()
         lost = None if last is None else self._lost(last, base)
         documents = sum(meta.documents for meta in positions.values())
         known = Situation(documents, failed=failed, requested=requested, lost=lost, unsent=self.unsent())
@@ -179,11 +181,6 @@ class SituationReader:
     def newest(self) -> tuple[int, dict[str, Any]]:
         """Return number and record of the newest version in Redis, 0 and {} before the first."""
         return next(iter(self._state.releases(1)), (0, {}))
-
-    def base(self) -> Base | None:
-        """Return the base model, None before the first."""
-        stored = self._state.base_head()
-        return None if stored is None else Base.parse(stored)
 
     def left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return the documents of a base model that are left at some positions, or a moment before."""
@@ -223,7 +220,17 @@ class SituationReader:
         most = self._mode.most_versions
         if most is not None and len(self._own(base.version)) >= most:
             return f"the budget is spent: all {most} versions of the period are published"
-        return base.changed_rules(self._mode.rules)
+        return changed_rules(base.rules, self._mode.rules)
+
+
+def changed_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Return why a model learned by the rules of now is not an update of the base model, None if it is.
+
+    before, now: `Modeller.rules` of the base model and of the present settings.
+    """
+    differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
+    changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
+    return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
 def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:

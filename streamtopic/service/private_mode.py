@@ -204,8 +204,7 @@ class PrivateModeller(Modeller):
             "cumulative_epsilon": spent,
         }
         kept = json.dumps(words).encode("utf-8", "surrogatepass")
-        facts = {"period": {"versions": len(seeds), "of": rule.versions}}
-        return PayloadPlan(payload, shown, digest, noise.grid, kept=kept, facts=facts)
+        return PayloadPlan(payload, shown, digest, noise.grid, kept=kept)
 
 
 def _vocabulary(counts: CountSource, rule: PrivateRule, ingredients: Ingredients) -> tuple[str, ...]:

@@ -422,8 +422,9 @@ class ModelState:
         """
         limit = () if count is None else ("COUNT", count)
         reads = [("XREVRANGE", self._keys.named("releases"), last, first, *limit) for first, last in spans]
-        moved, found = self.moved(), []
-        for entry, fields in sorted(chain.from_iterable(self.connection.batch(reads)), key=_version_of):
+        *rows, moved_to = self.connection.batch([*reads, ("HGET", self._keys.named("settings"), "moved")])
+        moved, found = int(moved_to or 0), []
+        for entry, fields in sorted(chain.from_iterable(rows), key=_version_of):
             version = _version_of((entry, fields))[0]
             kept = msgpack.unpackb(fields[b"release"])
             record = json.loads(kept["entry"]) | kept

@@ -40,7 +40,6 @@ from streamtopic.topics.display import (
     WordEvidence,
     correlations_and_words,
     diversity,
-    heap,
     named,
     npmi,
 )
@@ -58,7 +57,6 @@ __all__ = [
     "make_payload",
     "norm_ratio",
     "published_heads",
-    "remarks",
     "task_options",
     "topics_payload",
 ]
@@ -229,7 +227,6 @@ class PayloadPlan:
     digest: of the retained counts and settings, for which the noise was drawn.
     grid: every noised number is a multiple of it; the largest of its parts.
     covariance_grid: as `grid`, of R; None if R has no noise of its own, since it is made from the noised A.
-    unfitted: for each task without a head, the reason.
     facts: further fields of the release record, for the operator alone.
     kept: what the mode keeps of a new base model.
     """
@@ -239,7 +236,6 @@ class PayloadPlan:
     digest: str
     grid: float
     covariance_grid: float | None = None
-    unfitted: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     kept: bytes = b""
 
@@ -266,8 +262,8 @@ def make_payload(fit: TopicFit, source: CountSource, guarded: Guarded, ingredien
     payload, unfitted = fitted_payload(fit, frequency, noised.matrix.astype(np.float32), ingredients)
     # The norm is taken after noise: before noise it is secret.
     shown = _shown([noised.plan], norm_ratio(noised.plan.sigma, noised.matrix))
-    facts = head_facts(payload.heads, ingredients.tasks)
-    return PayloadPlan(payload, shown, digest, noised.plan.grid, unfitted=unfitted, facts=facts)
+    facts = head_facts(payload.heads, unfitted, ingredients.tasks)
+    return PayloadPlan(payload, shown, digest, noised.plan.grid, facts=facts)
 
 
 def fitted_payload(
@@ -327,31 +323,18 @@ def _shown(plans: Sequence[NoisePlan], ratio: float) -> dict[str, float]:
     return noise | {"slack": 0.0, "ratio": ratio}
 
 
-def remarks(plan: PayloadPlan) -> list[str]:
-    """Return warnings for the operator about a version."""
-    warnings = [f"task {task!r} has no head: {reason}" for task, reason in plan.unfitted.items()]
-    if plan.payload.shares is not None:
-        warnings += filter(None, [heap(plan.payload.shares, plan.payload.anchors)])
-    ratio = plan.shown["ratio"]
-    if ratio >= 1:
-        remedy = ""
-        if "covered" in plan.shown:
-            remedy = "; set `guarantee` to certified"
-        elif plan.payload.A is None:
-            remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks"
-        warnings.append(f"the noise outweighs the model, with {ratio:.3g} times its norm{remedy}")
-    return warnings
+def head_facts(heads: Mapping[str, Head], unfitted: Mapping[str, str], tasks: TaskOptions) -> dict[str, Any]:
+    """Return the fields of heads in the release record, {} for a service without tasks.
 
-
-def head_facts(heads: Mapping[str, Head], tasks: TaskOptions) -> dict[str, Any]:
-    """Return the fields of heads in the release record, {} for a service without tasks."""
+    unfitted: for each task without a head, the reason.
+    """
     if not tasks.tasks:
         return {}
     about = {}
     for name, head in heads.items():
         topics, classes = list(head.topics), list(head.classes)
         about[name] = {"topics": topics, "classes": classes, "documents": head.documents}
-    return {"heads": about}
+    return {"heads": about, "unfitted": dict(unfitted)}
 
 
 def _heads_alone(fit: TopicFit, guarded: Guarded, counted: str, ingredients: Ingredients) -> PayloadPlan:
@@ -390,12 +373,12 @@ def _heads_alone(fit: TopicFit, guarded: Guarded, counted: str, ingredients: Ing
         about[name] = {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid}
         about[name]["ratio"] = _head_ratio(noised)
         plans.append(plan)
-    facts = head_facts(heads, tasks)
+    facts = head_facts(heads, unfitted, tasks)
     for name, more in about.items():
         facts["heads"][name].update(more)
     payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=_seeds_left(fit))
     shown = _shown(plans, max(one["ratio"] for one in about.values()))
-    return PayloadPlan(payload, shown, digest, max(plan.grid for plan in plans), unfitted=unfitted, facts=facts)
+    return PayloadPlan(payload, shown, digest, max(plan.grid for plan in plans), facts=facts)
 
 
 def _seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:

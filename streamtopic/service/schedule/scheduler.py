@@ -37,7 +37,7 @@ from streamtopic.service.schedule.decide import (
     held,
 )
 from streamtopic.service.schedule.modeller import Checked, Made, Modeller, NotVerified, check_is_due
-from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, task_options
 from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, suspects, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
@@ -383,9 +383,9 @@ class Scheduler:
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version, forgotten)
-        obstacle = self._obstacle(decision, envelope)
-        if obstacle is not None:
-            return Step(obstacle)
+        # A request may have come since the decision.
+        if decision.reason != BY_HAND and (split := self._situation.splits(envelope.cut)) is not None:
+            return Step(split)
         data = pack_payload(plan.payload, envelope)
         envelope = replace(envelope, release=hashlib.sha256(data).hexdigest())
         chunks = to_messages(version, data)
@@ -395,7 +395,6 @@ class Scheduler:
             "seconds": sum(seconds.values()),
             "warm": made.warm,
             "guided": {name: list(seeds) for name, seeds in plan.payload.guided.items()},
-            "unfitted": dict(plan.unfitted),
         }
         passed = made.checked is None or made.checked.passed
         if made.checked is not None and passed:
@@ -413,42 +412,20 @@ class Scheduler:
             stored = replace(base, blob=salt + plan.kept if plan.kept else b"")
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
+        # Nor does one follow another version than the one before it, as after Redis was set back meanwhile.
         result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
         if self._staged is not None:
             self._staged()
-        self._tell(envelope, [*remarks(plan), *made.notes], seconds)
+        self._watch.staged(kind, seconds)
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
         if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
             self._sums.write(made.fit.words, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
-
-    def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
-        """Return why a version may not be staged after all, None if it may."""
-        version = envelope.version
-        # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
-        # had read back from the ledger, and would give a number again that subscribers hold.
-        self._ledger.catch_up()
-        if self._situation.newest()[0] != self._parent or self._ledger.ledger.newest >= version:
-            return Wait(f"other versions stand there than when version {version} was begun: Redis was set back")
-        # A request may have come since the decision.
-        return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
-
-    def _tell(self, envelope: Envelope, told: Sequence[str], seconds: Mapping[str, float]) -> None:
-        """Tell those who watch or read the log of a version that is staged.
-
-        told: remarks on it.
-        seconds: durations by stage.
-        """
-        version = envelope.version
-        self._watch.staged(envelope.kind, seconds)
-        for remark in told:
-            extra = {"event": "version_remark", "version": version}
-            logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
 
     def _next_version(self) -> int:
         """Return the number of the next version, which neither Redis nor the ledger has."""

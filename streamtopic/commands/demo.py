@@ -243,7 +243,7 @@ def _forget(
     service: Opened, work: Embedded, stages: _Stages, subscriber: ModelSubscriber, gone: list[Document]
 ) -> dict[str, Any]:
     """Delete documents and publish a version without them; return how it was made."""
-    from streamtopic.service.publish.published import versions_of
+    from streamtopic.service.inspection.facts import versions_of
     from streamtopic.service.sending import delete
 
     with stages.stage("delete documents"):
@@ -268,7 +268,7 @@ def _settle(work: Embedded, stages: _Stages, subscriber: ModelSubscriber) -> Non
 
 def _beyond(service: Opened, deleted: int, documents: int) -> int:
     """Return how many documents have to be gone for a retrain: one more than the capacity, if that is possible."""
-    from streamtopic.service.publish.published import versions_of
+    from streamtopic.service.inspection.facts import versions_of
 
     newest = versions_of(service.state, 1)[-1]
     needed = int(newest["capacity"]) + 1
@@ -342,7 +342,7 @@ def _twin(work: Embedded, settings: Settings, corpus: Corpus, gone: list[Documen
 def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
     from streamtopic.client import Receipts
     from streamtopic.service.assembly import release_of
-    from streamtopic.service.publish.published import heads_of, quality_of, receipt_fields, topics_of, versions_of
+    from streamtopic.service.inspection.facts import heads_of, receipt_fields, topics_of, versions_of
 
     release = release_of(service, None)
     receipts = list(Receipts(service.log, model=service.settings.model, public_key=service.keys))
@@ -360,7 +360,7 @@ def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, 
         "guarantee": release.guarantee,
         "versions": versions_of(service.state),
         "receipts": {"count": len(receipts), "example": example},
-        "quality": quality_of(release),
+        "quality": {name: release.quality.get(name) for name in ("npmi", "diversity")},
     }
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.service.assembly import ingest_opener, modeller_of, publisher_of
 from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
+from streamtopic.service.inspection.facts import versions_of
 from streamtopic.service.publish.erasure import ResidueKeeper
-from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import Scheduler

@@ -42,7 +42,6 @@ from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
 
 __all__ = [
-    "BASE_GRACE_SECONDS",
     "NEWEST",
     "Base",
     "Lease",
@@ -59,9 +58,6 @@ __all__ = [
     "remove_model",
     "remove_partition",
 ]
-
-BASE_GRACE_SECONDS = 600.0
-"""Life of the strings of a base model once it was replaced, for readers that took its head before."""
 
 NEWEST = 1 << 53
 """A number above those of all versions."""
@@ -229,10 +225,8 @@ class ModelState:
         steps += [("XADD", outbox, "*", "key", key) for key in uploads]
         if base:
             new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(_cut(base.blob))]
-            # A repetition after a commit finds the new parts as those of the current base: they must not expire. The
-            # old ones are not deleted at once: a reader may have the old head and be fetching them.
-            gone = [key for key in self._base_parts() if key not in new]
-            steps += [("PEXPIRE", key, int(BASE_GRACE_SECONDS * 1000)) for key in gone]
+            # A repetition after a commit finds the new parts as those of the current base: they must stay.
+            steps += [("DEL", key) for key in self._base_parts() if key not in new]
             steps.append(("HSET", self._keys.named("base"), "head", base.pack(new)))
             uploads = [*uploads, *new]
         newest = self._last_identity()
@@ -387,18 +381,19 @@ class ModelState:
     def base(self) -> Base | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
         found = self.base_head()
-        if found is None:
-            return None
-        reads = [("GET", key) for key in found.parts]
-        parts = self.connection.batch(reads)
-        # A part that has expired leaves a gap, which the checksum finds.
-        blob = b"".join(part or b"" for part in parts)
-        digest = hashlib.sha256(blob).digest()
-        if digest != found.sha256:
-            raise StateCorrupt(
-                f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
-            )
-        return replace(found, blob=blob)
+        while found is not None:
+            parts = self.connection.batch([("GET", key) for key in found.parts])
+            # A part that is gone leaves a gap, which the checksum finds.
+            blob = b"".join(part or b"" for part in parts)
+            if hashlib.sha256(blob).digest() == found.sha256:
+                return replace(found, blob=blob)
+            # Another base model may have taken its place meanwhile.
+            before, found = found, self.base_head()
+            if found == before:
+                raise StateCorrupt(
+                    f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
+                )
+        return None
 
     def base_head(self) -> Base | None:
         """Return the current base model without its bytes; None before the first."""

@@ -55,10 +55,9 @@ def opened(folder, clock, max_age=0.0):
 
 
 @pytest.fixture
-def service(tmp_path, clock, monkeypatch):
-    """An instance with a version of 60 documents, whose base goes quickly once it was replaced."""
+def service(tmp_path, clock):
+    """An instance with a version of 60 documents."""
     with opened(tmp_path, clock) as service:
-        short_grace(monkeypatch)
         service.add(_documents())
         service.settle()
         yield service
@@ -82,11 +81,6 @@ def residue(service):
     return ResidueState(service.connection, service.settings.model).read()
 
 
-def short_grace(monkeypatch, counted_on=1.0):
-    """Let the keeper take a base model that was replaced for gone after `counted_on` seconds."""
-    monkeypatch.setattr(erasure, "_GRACE_SECONDS", counted_on)
-
-
 def settle_until(service, done):
     """Settle until something holds."""
 
@@ -100,8 +94,6 @@ def settle_until(service, done):
 def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock, monkeypatch):
     """Its bytes are in the log, in releases, in Redis's file before; at the end of the ledger they are nowhere."""
     with opened(tmp_path, clock) as service:
-        # Until the bytes have been seen, no stage ends however long that takes.
-        short_grace(monkeypatch, counted_on=86_400.0)
         service.connection.call("CONFIG", "SET", "rdbcompression", "no")
         service.add([*_documents(), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
         service.settle()
@@ -111,10 +103,12 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
             assert any(RARE.encode() in (record.value or b"") for record in service.log.read(topic, 0, 0)), topic
         assert any("redis" in place for place in before), before
         offset = deleted(service, "r0", "r1")
-        service.settle()
-        assert any("redis" in place for place in places(tmp_path))
-        assert residue(service).of(0).of(Stage.STATE).offset <= offset
-        short_grace(monkeypatch)
+        # Until the bytes have been seen, no stage ends however long that takes.
+        with monkeypatch.context() as patch:
+            patch.setattr(erasure.ResidueKeeper, "_base", lambda *_: {})
+            service.settle()
+            assert any("redis" in place for place in places(tmp_path))
+            assert residue(service).of(0).of(Stage.STATE).offset <= offset
         settle_until(service, lambda: residue(service).of(0).done > offset)
         assert places(tmp_path) == []
         assert service.state.base().blob == b""
@@ -191,7 +185,6 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
             service.settle()
         except KeyboardInterrupt:
             service.forget_parts()
-            short_grace(monkeypatch)
         now = residue(service)
         assert all(now.of(0).of(stage).offset >= before.of(0).of(stage).offset for stage in Stage)
         before = now
@@ -204,10 +197,9 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
     assert reached["file"] >= reached["state"]
 
 
-def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock, monkeypatch):
+def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock):
     """They name its words for as long as their age is allowed, whatever was published and replaced since."""
     with opened(tmp_path, clock, 86_400.0) as service:
-        short_grace(monkeypatch)
         service.add(_documents())
         service.settle()
         offset = deleted(service, "d0")

@@ -5,7 +5,6 @@ import pytest
 from embedded_service import Service
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
-from streamtopic.service.publish import erasure
 from streamtopic.settings import Settings
 from streamtopic.state.deletions import ResidueState
 from waiting import until
@@ -21,7 +20,7 @@ def holding(cluster):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
+def test_nothing_is_left_in_the_file_of_any_master(tmp_path):
     """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
     with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:
         settings = Settings(
@@ -38,7 +37,6 @@ def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
         )
         texts = [" ".join(SUBJECTS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60)]
         with Service(settings) as service:
-            monkeypatch.setattr(erasure, "_GRACE_SECONDS", 1.0)
             service.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
             service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
             service.settle()

@@ -7,7 +7,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.service.assembly import learner_options
-from streamtopic.service.schedule.situation import changed_rules
+from streamtopic.service.schedule.decide import changed_rules
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 

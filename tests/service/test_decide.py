@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtopic.service.schedule.decide import Retrain, Situation, Unlearn, Wait, decide
-from streamtopic.service.schedule.situation import capacity_of
+from streamtopic.service.schedule.decide import Retrain, Situation, Unlearn, Wait, capacity_of, decide
 from streamtopic.settings import Settings
 
 NOW = 10_000_000

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
@@ -92,14 +93,32 @@ def test_versions_have_no_gaps_and_no_second_content(state):
 
 
 def test_a_new_base_replaces_the_old_one(connection, state):
-    """The base is read whole, whatever it was before; old parts are left to expire."""
+    """The base is read whole, whatever it was before; nothing is left of that one."""
     lease = state.acquire("one", 60_000)
     for version in (1, 2):
         base = Base(version, START, blob=bytes([version]) * 20)
         assert stage(state, lease, version, base=base) == Applied()
         assert state.base() == base
-    keys = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
-    assert sorted(connection.call("PTTL", key) > 0 for key in keys) == [False, True]
+    assert len(connection.call("KEYS", f"{{st:{state.model}}}:base:*")) == 1
+
+
+def test_a_base_that_is_replaced_while_it_is_read_is_the_new_one(state, monkeypatch):
+    """A reader that has the facts of the one before finds its bytes gone, and reads again; damage stays damage."""
+    lease, head = state.acquire("one", 60_000), state.base_head
+    old, new = (Base(version, START, blob=bytes([version]) * 20) for version in (1, 2))
+    assert stage(state, lease, 1, base=old) == Applied()
+
+    def replaced():
+        found = head()
+        monkeypatch.setattr(state, "base_head", head)
+        assert stage(state, lease, 2, base=new) == Applied()
+        return found
+
+    monkeypatch.setattr(state, "base_head", replaced)
+    assert state.base() == new
+    state.connection.call("DEL", *head().parts)
+    with pytest.raises(StateCorrupt, match="checksum"):
+        state.base()
 
 
 def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):

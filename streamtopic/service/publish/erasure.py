@@ -19,7 +19,7 @@ from streamtopic.errors import SettingsError, StateError, StateMismatch
 from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.deletions import Residue, ResidueState, Rewrite, Stage
-from streamtopic.state.model_state import BASE_GRACE_SECONDS, NEWEST
+from streamtopic.state.model_state import NEWEST
 from streamtopic.state.reader import remaining_noted
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
@@ -35,8 +35,6 @@ __all__ = ["ResidueKeeper", "superseded_from"]
 
 logger = logging.getLogger(__name__)
 
-# Redis removes an expired string some time after it expired, so the grace of a replaced base model is not enough.
-_GRACE_SECONDS = BASE_GRACE_SECONDS + 60.0
 # A pass through a log takes minutes; the scheduler decides and renews its lease between two slices.
 _SLICE_SECONDS = 0.5
 # A pass reads a whole topic, so there are at most this many of them in `max_age`.
@@ -192,18 +190,12 @@ class ResidueKeeper:
         """Return, by partition, the offset before which the base model holds no deleted document."""
         counted = {partition: meta.next_offset for partition, meta in positions.items()}
         head = self._state.base_head()
-        if head is None:
-            return counted
-        record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
-        # The base model before this one stays in Redis for a while.
-        if self._now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
-            return {}
         # Certified mode keeps no bytes of a model.
-        if not head.parts:
+        if head is None or not head.parts:
             return counted
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
         if left.documents < head.start.documents:
-            return cut_of(record)
+            return cut_of(dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {}))
         # What was deleted after the leader looked may be in the base, too.
         return left.offsets
 

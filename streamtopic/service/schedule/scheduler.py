@@ -30,15 +30,19 @@ from streamtopic.service.schedule.decide import (
     Decision,
     Retrain,
     Situation,
+    SituationReader,
     Unlearn,
     Wait,
+    accepted,
+    capacity_of,
     decide,
     decision_text,
     held,
+    suspects,
+    unserved,
 )
 from streamtopic.service.schedule.modeller import Checked, Made, Modeller, NotVerified, check_is_due
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, suspects, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Envelope,
@@ -69,7 +73,6 @@ if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
 
 __all__ = [
-    "LeaseKeeper",
     "Scheduler",
     "Step",
     "counts_are_due",
@@ -78,6 +81,7 @@ __all__ = [
     "fold_counts",
     "follow_ledger",
     "release_record",
+    "renewed",
 ]
 
 
@@ -90,50 +94,33 @@ _RETIRED = 20
 _SAMPLE = 20_000
 
 
-class LeaseKeeper:
-    """Takes the lease of a model and keeps it. Only its holder can stage a version.
+@contextmanager
+def renewed(state: ModelState, lease: Lease, ttl_ms: int) -> Iterator[None]:
+    """Renew a lease as long as the block runs. Only its holder can stage a version.
 
     state: over a connection of its own, since renewals go on during all other calls.
-    holder: the name of this process.
     ttl_ms: milliseconds without a renewal after which another scheduler may take over.
     """
+    done = threading.Event()
 
-    def __init__(self, state: ModelState, holder: str, ttl_ms: int) -> None:
-        self._state = state
-        self._holder = holder
-        self.ttl_ms = ttl_ms
+    def renew() -> None:
+        # Three renewals in a lease's time: one that is lost or late costs no leadership.
+        while not done.wait(ttl_ms / 3000):
+            try:
+                now = state.acquire(lease.holder, ttl_ms)
+            except StreamtopicError:
+                continue  # staging checks the lease again, and reports the error
+            # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
+            if now is None or now.token != lease.token:
+                return
 
-    def acquire(self) -> Lease | None:
-        """Become or stay leader; return None while another scheduler leads."""
-        return self._state.acquire(self._holder, self.ttl_ms)
-
-    @contextmanager
-    def kept(self, lease: Lease) -> Iterator[None]:
-        """Renew the lease as long as the block runs."""
-        done = threading.Event()
-
-        def renew() -> None:
-            # Three renewals in a lease's time: one that is lost or late costs no leadership.
-            while not done.wait(self.ttl_ms / 3000):
-                try:
-                    now = self._state.acquire(self._holder, self.ttl_ms)
-                except StreamtopicError:
-                    continue  # staging checks the lease again, and reports the error
-                # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
-                if now is None or now.token != lease.token:
-                    return
-
-        thread = threading.Thread(target=renew, name="lease", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
-    def release(self) -> None:
-        """Give leadership up, so that another scheduler need not wait until the lease ends."""
-        self._state.release(Lease(self._holder, 0))
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def counts_are_due(store: CountsStore, reader: Reader) -> bool:
@@ -203,9 +190,8 @@ class Scheduler:
         self._noise_key = NoiseKey(secret(settings, "noise.key"))
         self._ledger = service.ledger
         self._log = service.log
-        # Over a connection of its own, for the thread that renews the lease.
-        renewing = ModelState(service.connect(), settings.model, state.settings)
-        self._lease = LeaseKeeper(renewing, service.holder, int(settings.lease * 1000))
+        self._renewing = ModelState(service.connect(), settings.model, state.settings)
+        self._holder, self._ttl_ms = service.holder, int(settings.lease * 1000)
         self._watch = watch or Watch()
         self._staged = staged
         self._situation = SituationReader(self.reader, state, modeller, settings, service.clock)
@@ -246,15 +232,15 @@ class Scheduler:
     @contextmanager
     def leading(self) -> Iterator[Lease | None]:
         """Yield this scheduler's lease, which lasts as long as the block runs; None if another scheduler leads."""
-        lease = self._lease.acquire()
-        with nullcontext() if lease is None else self._lease.kept(lease):
+        lease = self._renewing.acquire(self._holder, self._ttl_ms)
+        with nullcontext() if lease is None else renewed(self._renewing, lease, self._ttl_ms):
             yield lease
 
     def close(self) -> None:
         """Give leadership up."""
         # First: where Redis is away, the lease ends by itself.
         self._watch.leads = False
-        self._lease.release()
+        self._renewing.release(Lease(self._holder, 0))
 
     def _step(self, lease: Lease) -> Step:
         """Decide as the leader, and act."""

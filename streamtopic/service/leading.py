@@ -58,7 +58,7 @@ class Leader:
     staged: called once there is a version to publish.
     """
 
-    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] | None = None) -> None:
+    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] = silent) -> None:
         settings = service.settings
         self._service = service
         self.scheduler = Scheduler(service, modeller_of(service), watch, staged)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamtopic.console import duration
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.schedule.modeller import Modeller
@@ -230,19 +231,13 @@ def _deletions(situation: Situation, settings: Settings, now_ms: int) -> str | N
         return None
     if not longest:
         return "a deletion has come, and none has to wait"
-    return f"a deletion has waited {_seconds(waited)} s, and {_seconds(longest)} s are the most"
-
-
-def _seconds(milliseconds: float) -> str:
-    """Write milliseconds in seconds: whole ones, or the first digits of less than ten."""
-    seconds = milliseconds / 1000
-    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
+    return f"a deletion has waited {duration(waited / 1000)}, and {duration(settings.max_forget_lag)} are the most"
 
 
 def _quiet(situation: Situation, settings: Settings) -> str:
     """Return why there is nothing to do yet."""
     if situation.unserved:
-        waiting = f"{situation.unserved} deletions wait, none longer than {_seconds(1000 * settings.max_forget_lag)} s"
+        waiting = f"{situation.unserved} deletions wait, none longer than {duration(settings.max_forget_lag)}"
         bears = "" if math.isinf(situation.capacity) else f"; forget set {situation.forget_set} of {situation.capacity}"
         return waiting + bears
     if not situation.new_documents:

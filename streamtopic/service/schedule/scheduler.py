@@ -176,9 +176,7 @@ class Scheduler:
     Raises SettingsError without the noise key.
     """
 
-    def __init__(
-        self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None]) -> None:
         settings, state = service.settings, service.state
         self.state = state
         self.settings = settings
@@ -403,8 +401,7 @@ class Scheduler:
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
-        if self._staged is not None:
-            self._staged()
+        self._staged()
         self._watch.staged(kind, seconds)
         if made.checked is not None and passed:
             self._note_check(made.checked)
@@ -508,8 +505,7 @@ class Scheduler:
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
-        if self._staged is not None:
-            self._staged()
+        self._staged()
         return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:
@@ -610,7 +606,6 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
 def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
-    try:
+    with suppress(CutGone):
         return sample_words(made.counts, made.words, _SAMPLE)
-    except CutGone:
-        return None
+    return None

@@ -9,9 +9,8 @@ from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.service import assembly, instance, leading, sending
 from streamtopic.service.inspection.examination import concerns, examine
-from streamtopic.service.inspection.facts import ModelFacts, status_fields
+from streamtopic.service.inspection.facts import ModelFacts, status_fields, versions_of
 from streamtopic.service.opened import opened
-from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.upkeep import model_removal, rebuild_state
 from streamtopic.service.verify import gather, verify_instance

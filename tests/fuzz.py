@@ -297,7 +297,7 @@ def _read_rejection(data):
 
 
 def _read_release(data):
-    from streamtopic.service.publish.published import heads_of, topics_of
+    from streamtopic.service.inspection.facts import heads_of, topics_of
 
     release = open_release(data, sample_envelope())
     facts = (str(release.guarantee), heads_of(release, 3), dict(release.quality), release.payload.guided)
@@ -363,7 +363,7 @@ def _take(values):
 
 def _read_line(data):
     from streamtopic.commands.receipts import readable
-    from streamtopic.service.publish.published import receipt_fields
+    from streamtopic.service.inspection.facts import receipt_fields
 
     line = _text(data)
     _take(_pages([line]))

@@ -256,7 +256,7 @@ def _without(fit: TopicFit | None, now: Counts, part: Cooccurrence, reason: str)
     outcome = update(fit, now, change)
     if isinstance(outcome, NeedsRetrain):
         return None, outcome.reason
-    return outcome.fit, reason
+    return outcome, reason
 
 
 def _document(words: npt.NDArray[np.integer], tokens: int = _TOKENS) -> Document:

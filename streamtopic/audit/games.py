@@ -213,7 +213,7 @@ def broken(games: tuple[Game, Game, Game], guarantee: Guarded) -> tuple[Game, ..
     plan = plan_noise(2 * guarantee.tolerance, guarantee.epsilon, guarantee.delta)
 
     def naive(values: Float64, seed: NoiseSeed) -> Float64:
-        draws = draw_normals(seed, values.size).values
+        draws, _ = draw_normals(seed, values.size)
         return values + plan.sigma * draws.reshape(values.shape)
 
     def bare(values: Float64, seed: NoiseSeed) -> Float64:
@@ -341,7 +341,6 @@ def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
         mean_phi=0.05,
         mean_x_phi=0.01,
         mean_phi_cubed=1e-3,
-        settled=True,
     )
 
     def noised(B: Float64, seed: NoiseSeed) -> Float64:

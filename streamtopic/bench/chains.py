@@ -223,7 +223,7 @@ class _Chain:
             self._fit = self._learned(self._source(now))
         else:
             outcome.updates += 1
-            self._fit = updated.fit
+            self._fit = updated
         if self._fit is None or twin is None:
             outcome.unlearnable += self._fit is None
             if (self._fit is None) != (twin is None):

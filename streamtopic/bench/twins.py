@@ -138,7 +138,7 @@ class Twins:
         seconds, updated = timed(partial(update, self.fit, now, delta))
         relearn, twin = timed(partial(learn, left, self.options))
         refused = isinstance(updated, NeedsRetrain)
-        fit = learn(now, self.options) if isinstance(updated, NeedsRetrain) else updated.fit
+        fit = learn(now, self.options) if isinstance(updated, NeedsRetrain) else updated
         return TwinOutcome(
             kind=forget.kind,
             forgotten=len(forget.documents),
@@ -170,11 +170,11 @@ class Twins:
                 # Later clauses of a reason name words, which differ each time.
                 reasons[re.split("[:,]", updated.reason)[0]] += 1
                 fit = learn(now, self.options)
-            elif updated.fit.certificate.bound > self.options.tolerance:
+            elif updated.certificate.bound > self.options.tolerance:
                 reasons[_LOOSE] += 1
                 fit = learn(now, self.options)
             else:
-                fit = updated.fit
+                fit = updated
         left = np.setdiff1d(np.arange(self.batch.documents), drawn)
         twin = learn(self._counted(self.batch.take(left)), self.options)
         same = (fit.words, fit.anchors) == (twin.words, twin.anchors)

@@ -64,6 +64,8 @@ class _Stages:
         self.seconds: dict[str, float] = {}
         self.start = time.perf_counter()
         self.received: list[Release] = []
+        self._now = ("", self.start)
+        self._passed: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str, unit: str = "documents") -> Iterator[Update]:
@@ -71,10 +73,22 @@ class _Stages:
         start = time.perf_counter()
         with progress(name, unit, quiet=self.quiet) as update:
             yield update
-        self.add(name, time.perf_counter() - start)
+        self._add(name, time.perf_counter() - start)
 
-    def add(self, name: str, seconds: float) -> None:
-        """Record a stage that was timed elsewhere."""
+    def doing(self, what: str) -> None:
+        """Begin the next of several stages that may come again, and name it at a terminal; "" records all of them."""
+        name, start = self._now
+        self._now = what, time.perf_counter()
+        if name:
+            self._passed[name] = self._passed.get(name, 0.0) + self._now[1] - start
+        if not self.quiet:
+            doing(what)
+        if not what:
+            for stage, seconds in self._passed.items():
+                self._add(stage, seconds)
+            self._passed = {}
+
+    def _add(self, name: str, seconds: float) -> None:
         key = name.replace(" ", "_")
         before = self.seconds.get(key, 0.0)
         self.seconds[key] = round(before + seconds, 4)
@@ -229,37 +243,32 @@ def _forget(
     service: Opened, work: Embedded, stages: _Stages, subscriber: ModelSubscriber, gone: list[Document]
 ) -> dict[str, Any]:
     """Delete documents and publish a version without them; return how it was made."""
-    from streamtopic.service.publish.published import versions_of
+    from streamtopic.service.inspection.facts import versions_of
     from streamtopic.service.sending import delete
 
     with stages.stage("delete documents"):
         delete(service, [document.id for document in gone])
-    seconds = _settle(work, stages, subscriber)
+    _settle(work, stages, subscriber)
     newest = versions_of(service.state, 1)[-1]
-    made = {name: newest[name] for name in ("version", "kind", "reason")}
-    return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
+    made = {name: newest[name] for name in ("version", "kind", "reason", "seconds")}
+    return {"documents": len(gone), **made}
 
 
-def _settle(work: Embedded, stages: _Stages, subscriber: ModelSubscriber) -> Mapping[str, float]:
-    """Publish the versions that are due, and receive them as another service does; return the seconds of each stage."""
-    from streamtopic.service.sending import silent
-
+def _settle(work: Embedded, stages: _Stages, subscriber: ModelSubscriber) -> None:
+    """Publish the versions that are due, and receive them as another service does."""
     with progress("count", "documents", quiet=stages.quiet) as update:
-        settled = work.settle(update, announce=silent if stages.quiet else doing)
+        settled = work.settle(update, announce=stages.doing)
     if not settled.versions:
         raise UsageError(f"no version could be made: {settled.decision}")
-    for name, seconds in settled.seconds.items():
-        stages.add(name, seconds)
     # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
     with stages.stage("receive and verify", "versions"):
         while (release := subscriber.poll()) is not None:
             stages.received.append(release)
-    return settled.seconds
 
 
 def _beyond(service: Opened, deleted: int, documents: int) -> int:
     """Return how many documents have to be gone for a retrain: one more than the capacity, if that is possible."""
-    from streamtopic.service.publish.published import versions_of
+    from streamtopic.service.inspection.facts import versions_of
 
     newest = versions_of(service.state, 1)[-1]
     needed = int(newest["capacity"]) + 1
@@ -333,7 +342,7 @@ def _twin(work: Embedded, settings: Settings, corpus: Corpus, gone: list[Documen
 def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
     from streamtopic.client import Receipts
     from streamtopic.service.assembly import release_of
-    from streamtopic.service.publish.published import heads_of, quality_of, receipt_fields, topics_of, versions_of
+    from streamtopic.service.inspection.facts import heads_of, receipt_fields, topics_of, versions_of
 
     release = release_of(service, None)
     receipts = list(Receipts(service.log, model=service.settings.model, public_key=service.keys))
@@ -351,7 +360,7 @@ def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, 
         "guarantee": release.guarantee,
         "versions": versions_of(service.state),
         "receipts": {"count": len(receipts), "example": example},
-        "quality": quality_of(release),
+        "quality": {name: release.quality.get(name) for name in ("npmi", "diversity")},
     }
 
 

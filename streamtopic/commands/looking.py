@@ -44,7 +44,7 @@ def _status(args: argparse.Namespace) -> int:
 @command()
 def _versions(args: argparse.Namespace) -> int:
     """List the published versions and their guarantees."""
-    from streamtopic.service.publish.published import versions_of
+    from streamtopic.service.inspection.facts import versions_of
 
     with open_instance(args) as service:
         versions = versions_of(service.state)

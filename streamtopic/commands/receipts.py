@@ -134,7 +134,7 @@ def _write_proof(service: Opened, found: Sequence[Logged], args: argparse.Namesp
 
 def _guarantees(service: Opened, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
     """Return what each version that receipts name guarantees, by its number."""
-    from streamtopic.service.publish.published import finite
+    from streamtopic.service.inspection.facts import finite
 
     numbers = {getattr(logged.entry, "version", 0) for logged in receipts}
     found = service.ledger.find([f"version/{number}" for number in numbers])

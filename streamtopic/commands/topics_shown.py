@@ -64,7 +64,7 @@ def _topics(args: argparse.Namespace) -> int:
     if args.documents is not None:
         raise UsageError("--documents is for `streamtopic topics suggest`")
     from streamtopic.service.assembly import release_of
-    from streamtopic.service.publish.published import heads_of, topics_of
+    from streamtopic.service.inspection.facts import heads_of, topics_of
 
     with open_instance(args) as service:
         release = release_of(service, args.number)

@@ -112,8 +112,8 @@ FORGET_OLDEST = _gauge(
 FORGET_LIMIT = _gauge("forget_limit_seconds", "`max_forget_lag`, the longest that a deletion may wait.")
 FORGET_STAGE = _seconds(
     "forget_stage_seconds",
-    "How long the oldest among deletions that reach a stage together took: up to `counted`, and to `receipted`, from "
-    "the broker's time of the delete; up to the end of its traces from when it was counted out.",
+    "How long the oldest among deletions that reach a stage together took, from the broker's time of the delete: up to "
+    "`counted`, and to `receipted`.",
     "stage",
     buckets=_STAGE,
 )

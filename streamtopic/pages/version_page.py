@@ -13,7 +13,7 @@ from streamtopic.pages.model_view import cards_of, history_of, map_of, related_o
 from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
 from streamtopic.service.assembly import modeller_of, reader_of
-from streamtopic.service.publish.published import heads_of
+from streamtopic.service.inspection.facts import heads_of
 from streamtopic.service.verify import gather
 from streamtopic.signed.release import GIVEN_AWAY, HELPS, ONE_DOCUMENT
 

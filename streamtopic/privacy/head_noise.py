@@ -5,8 +5,8 @@ and w within g of its own optimum releases a B with
 
     ||B - B*||_F <= ||A||_2 g + D_A (||w|| + g) + (||A||_2 + D_A) L_F D_A / lambda,
 
-and what floating point adds to the features A^T x and to the product A w. So an unlearning run and a retraining run
-differ by twice that. The last term is the paper's lemma "ERM Lipschitz",
+and what floating point adds to the features A^T x and to the product A w. So two runs differ by twice that. The last
+term is the paper's lemma "ERM Lipschitz",
 
     ||w*(A_1) - w*(A_2)|| <= L_F ||A_1 - A_2|| / lambda,
 
@@ -39,9 +39,7 @@ _UNIT = 2.0**-53
 
 @dataclass(frozen=True, slots=True)
 class HeadConstants:
-    """Upper bounds of the numbers that make the sensitivity, rounded up so that both runs have the same numbers.
-
-    They hold for every A within D_A of the measured A.
+    """Upper bounds of the numbers that make the sensitivity. They hold for every A within D_A of the measured A.
 
     ridge: lambda.
     documents, classes, topics: m, C, k.
@@ -50,7 +48,6 @@ class HeadConstants:
     spectral: ||A||_2.
     mean_x, mean_phi: mean ||x||_2 and mean ||phi||_2, phi = A^T x.
     mean_x_phi, mean_phi_cubed: mean ||x|| ||phi|| and mean ||phi||^3.
-    settled: whether every run within D_A of the exact A rounds to these numbers.
     """
 
     ridge: float
@@ -64,7 +61,6 @@ class HeadConstants:
     mean_phi: float
     mean_x_phi: float
     mean_phi_cubed: float
-    settled: bool
 
     @property
     def weights(self) -> float:
@@ -109,20 +105,15 @@ class HeadConstants:
             )
 
 
-def head_constants(
-    model: TopicMatrix, data: LabelledDocuments, task: HeadTask, base_error: float, *, cold: bool = False
-) -> HeadConstants:
+def head_constants(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, base_error: float) -> HeadConstants:
     """Measure the constants of a task for an A that is within `base_error` of the exact A in Frobenius norm.
 
-    model: A and its words.
+    model: A and its words, learned from counts alone, so that every run has the same bits and the same constants.
     data: the labelled documents of the task.
     base_error: D_A, a constant of the settings. The certificate's own number differs from run to run, so it cannot be
         used here.
-    cold: whether A is from a cold start, which gives the same bits on every path.
 
-    Numbers are rounded up to eighths of an octave. If another run's A could have led to other numbers, the result is
-    not `settled`: measure again on an A from a cold start. Raises UsageError for a base_error that is negative or not
-    finite, CannotLearn as `fit_head` does.
+    Raises UsageError for a base_error that is negative or not finite, CannotLearn as `fit_head` does.
     """
     if not (base_error >= 0 and math.isfinite(base_error)):
         raise UsageError(f"the base model's error is {base_error}: give the bound that its certificate keeps")
@@ -135,16 +126,12 @@ def head_constants(
     # A number below comes from sums over words, topics and documents, one after the other, and a few operations more.
     terms = sum(A.shape) + len(data) + 16
     rounding = terms * _UNIT
-    spectral, first = _rounded_up(float(np.linalg.norm(A, 2)), base_error, rounding)
-    mean_phi, second = _rounded_up(float(phi.mean()), float(drift.mean()), rounding)
-    x_phi = float((x * phi).mean())
-    x_drift = float((x * drift).mean())
-    mean_x_phi, third = _rounded_up(x_phi, x_drift, rounding)
-    # ||phi|| <= ||x|| ||A||_2 bounds the change of the cube by numbers that both runs share.
-    cube_drift = float((3 * (x * spectral + drift) ** 2 * drift).mean())
-    cube = float((phi**3).mean())
-    mean_phi_cubed, fourth = _rounded_up(cube, cube_drift, rounding)
-    same_in_every_run = first and second and third and fourth
+
+    def bound(measured: npt.NDArray[np.floating] | np.floating, moved: Float64 | float) -> float:
+        """Return the mean of what was measured, and how far the error of A moves it, rounded up."""
+        return float(np.mean(measured)) * (1 + rounding) + float(np.mean(moved))
+
+    spectral = bound(np.linalg.norm(A, 2), base_error)
     return HeadConstants(
         ridge=task.ridge,
         documents=len(data),
@@ -153,11 +140,11 @@ def head_constants(
         entries=int(np.diff(X.indptr).max()),
         base_error=base_error,
         spectral=spectral,
-        mean_x=float(x.mean()) * (1 + rounding),
-        mean_phi=mean_phi,
-        mean_x_phi=mean_x_phi,
-        mean_phi_cubed=mean_phi_cubed,
-        settled=cold or same_in_every_run,
+        mean_x=bound(x, 0.0),
+        mean_phi=bound(phi, drift),
+        mean_x_phi=bound(x * phi, x * drift),
+        # ||phi|| <= ||x|| ||A||_2 bounds the change of the cube.
+        mean_phi_cubed=bound(phi**3, 3 * (x * spectral + drift) ** 2 * drift),
     )
 
 
@@ -195,17 +182,11 @@ def release_task_weights(
     together: how many heads are released at once. With sqrt(together) times the noise all of them are (epsilon, delta)
         together, since mu^2 is the sum of 1 / scale^2.
 
-    Raises UsageError for a guarantee that makes no sense, or a B that is not finite or has other classes; CannotLearn
-    if the constants are not settled.
+    Raises UsageError for a guarantee that makes no sense, or a B that is not finite or has other classes.
     """
     fits = B.ndim == 2 and B.shape[1] == constants.classes
     if not fits or not np.isfinite(B).all():
         raise UsageError(f"B {B.shape} is not a finite matrix of {constants.classes} classes: fit the head again")
-    if not constants.settled:
-        raise CannotLearn(
-            "head constants",
-            "another run could have measured other constants, and so other noise: retrain from counts, then measure",
-        )
     # Sigma is published: with all digits it would tell the mean norm of the labelled documents.
     sensitivity = _ceiling(head_sensitivity(constants, task))
     wider = math.sqrt(together)
@@ -216,22 +197,7 @@ def release_task_weights(
     return NoisedMatrix(noised, noised, plan)
 
 
-def _rounded_up(value: float, error: float, rounding: float) -> tuple[float, bool]:
-    """Round up to eighths of an octave, and tell whether a value within twice the error would have come out the same.
-
-    Two runs lie within `error` of the exact value each. If one is settled and the other is not, the other measures
-    again on the exact path, whose value the first one's test has covered: the same number for both.
-    """
-    slack = error + rounding * value
-    low = _ceiling(max(value - 2 * slack, 0.0))
-    middle = _ceiling(max(value, 0.0))
-    high = _ceiling(value + 2 * slack)
-    return middle * (1 + rounding) + error, low == high
-
-
 def _ceiling(value: float) -> float:
-    """Return the next power of 2^(1/8) at or above a value, 0 for 0."""
-    if value <= 0:
-        return 0.0
+    """Return the next power of 2^(1/8) at or above a value."""
     steps = math.ceil(_STEPS_PER_OCTAVE * math.log2(value))
     return float(2.0 ** (steps / _STEPS_PER_OCTAVE))

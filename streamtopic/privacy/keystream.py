@@ -23,7 +23,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from streamtopic.errors import UsageError
 
 __all__ = [
-    "Draws",
     "NoiseKey",
     "NoiseSeed",
     "VersionNoise",
@@ -111,20 +110,10 @@ class NoiseSeed:
     secret: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Draws:
-    """Draws in floats.
+def draw_normals(seed: NoiseSeed, count: int) -> tuple[Float64, Float64]:
+    """Independent N(0, 1) draws from ChaCha20 under `seed` by Box and Muller's method, with error bounds.
 
-    values: (count,) float64.
-    errors: (count,) bound on the distance of each value from the real number that it represents.
-    """
-
-    values: Float64
-    errors: Float64
-
-
-def draw_normals(seed: NoiseSeed, count: int) -> Draws:
-    """`count` independent N(0, 1) draws from ChaCha20 under `seed` by Box and Muller's method, with error bounds.
+    Return (count,) draws, and (count,) a bound on the distance of each from the real number that it represents.
 
     A draw is a real number. The stream gives 64 bits of each of its uniforms; `exact_normal` gives the digits that
     follow. The error bound is for log, cos and sin, for the conversion of 64 bits to 53, and for the digits left out.
@@ -149,7 +138,7 @@ def draw_normals(seed: NoiseSeed, count: int) -> Draws:
         bound = library * radius + (library + 1 / upper) / radius
     errors[:pairs] = bound
     errors[pairs:] = bound
-    return Draws(draws[:count], errors[:count])
+    return draws[:count], errors[:count]
 
 
 def exact_normal(seed: NoiseSeed, count: int, k: int) -> Decimal:

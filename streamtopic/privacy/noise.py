@@ -58,19 +58,22 @@ class NoisePlan:
     sensitivity: greatest L2 distance between two matrices that noise has to make look alike.
     epsilon, delta: the guarantee.
     scale: s = sigma / sensitivity.
-    grid: every noised number is a multiple of it.
     """
 
     sensitivity: float
     epsilon: float
     delta: float
     scale: float
-    grid: float
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise, in the units of the matrix."""
         return self.scale * self.sensitivity
+
+    @property
+    def grid(self) -> float:
+        """Every noised number is a multiple of it."""
+        return grid_of(self.sigma)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +99,7 @@ def plan_noise(sensitivity: float, epsilon: float, delta: float) -> NoisePlan:
     """
     if not 0 < sensitivity < math.inf:
         raise UsageError(f"the sensitivity must be above 0, not {sensitivity}: set a tolerance")
-    scale = gaussian_scale(epsilon, delta)
-    return NoisePlan(sensitivity, epsilon, delta, scale, grid_of(scale * sensitivity))
+    return NoisePlan(sensitivity, epsilon, delta, gaussian_scale(epsilon, delta))
 
 
 def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
@@ -129,9 +131,9 @@ def add_draws(
     noise = np.zeros(size, np.longdouble)
     errors = np.zeros(size)
     for weight, seed in draws:
-        drawn = draw_normals(seed, size)
-        noise += drawn.values.astype(np.longdouble) * np.longdouble(weight)
-        errors += drawn.errors * weight
+        drawn, off = draw_normals(seed, size)
+        noise += drawn.astype(np.longdouble) * np.longdouble(weight)
+        errors += off * weight
     spread = np.broadcast_to(np.asarray(sigmas, np.float64), values.shape)
     noised = (values.astype(np.longdouble) + noise * spread) / np.longdouble(grid)
     steps = np.rint(noised)

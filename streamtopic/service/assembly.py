@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import SettingsError, StateMissing
+from streamtopic.client import ModelSubscriber
+from streamtopic.errors import CheckFailed, SettingsError, StateMissing, UsageError
 from streamtopic.monitoring.metrics import RECORDS
 from streamtopic.paper.theorem import TheoremOptions
 from streamtopic.privacy.noise import Guarded
@@ -13,7 +14,6 @@ from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.instance import secret, signing_key, suppression_key
 from streamtopic.service.private_mode import PrivateModeller, PrivateRule
-from streamtopic.service.publish.published import read_release
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.theorem_mode import TheoremModeller
@@ -69,7 +69,8 @@ def modeller_of(service: Opened) -> Modeller:
     if settings.guarantee == "private":
         return PrivateModeller(learner, _private_rule(settings), state.base)
     sums = CountsStore(service.connection, settings.model).read
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), sums)
+    guarded = Guarded(settings.epsilon, settings.delta, settings.tolerance)
+    return CertifiedModeller(learner, guarded, carries=settings.publish == "topics", sums=sums)
 
 
 def _theorem_options(settings: Settings) -> TheoremOptions:
@@ -160,8 +161,32 @@ def reader_of(service: Opened) -> Reader:
 
 
 def release_of(service: Opened, version: int | None) -> Release:
-    """Return a published version, the newest for None. Raises as `read_release`."""
-    return read_release(service.log, service.state, service.keys, version)
+    """Return a published version, the newest for None.
+
+    Raises UsageError if it does not exist or is withdrawn, CheckFailed if it does not verify.
+    """
+    state, found = service.state, None
+    with ModelSubscriber(service.log, model=state.model, public_key=service.keys, idle_seconds=0) as subscriber:
+        for release in subscriber:
+            if version in (None, release.version):
+                found = release
+        # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
+        withdrawn = state.withdrawn() | subscriber.withdrawn
+    number = version if found is None else found.version
+    if number in withdrawn:
+        raise UsageError(f"version {number} is withdrawn: it holds documents deleted since; take a later one")
+    if found is None:
+        recorded = {number for number, _ in state.releases()}
+        if version in recorded:
+            raise CheckFailed(
+                f"version {version} is not proved by a ledger with this instance's key: compare the public key here "
+                "with that of the service"
+            )
+        name = "no version" if version is None else f"no version {version}"
+        raise UsageError(
+            f"there is {name}: `streamtopic versions` lists them, `streamtopic status` shows the next step"
+        )
+    return found
 
 
 def publisher_of(

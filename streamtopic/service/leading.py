@@ -6,16 +6,15 @@ a folder counts all partitions, and goes on until nothing more is due. Both deci
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.service.assembly import ingest_opener, modeller_of, publisher_of
 from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
+from streamtopic.service.inspection.facts import versions_of
 from streamtopic.service.publish.erasure import ResidueKeeper
-from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import Scheduler
@@ -44,14 +43,12 @@ class Settled:
     versions: the versions that were made, as `versions --json` shows them.
     decision: the last decision, with its reason.
     receipts: number of receipts that were published.
-    seconds: durations by stage.
     """
 
     ingested: Mapping[str, int]
     versions: list[dict[str, Any]]
     decision: str
     receipts: int
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class Leader:
@@ -61,13 +58,13 @@ class Leader:
     staged: called once there is a version to publish.
     """
 
-    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] | None = None) -> None:
+    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] = silent) -> None:
         settings = service.settings
         self._service = service
         self.scheduler = Scheduler(service, modeller_of(service), watch, staged)
         reader = self.scheduler.reader
         self.mover = RequestMover(service, reader)
-        self.residue = ResidueKeeper(service.state, reader, service.log, settings, clock=service.clock, watch=watch)
+        self.residue = ResidueKeeper(service.state, reader, service.log, settings, clock=service.clock)
 
     def close(self) -> None:
         """Give leadership up."""
@@ -150,40 +147,29 @@ class Embedded:
         update: told how many records are counted, of how many.
         announce: told the name of the present stage.
         """
-        seconds: dict[str, float] = {}
-        with _timed(seconds, "count"):
-            ingested = self._count(update)
-            # What requests delete is counted before a version is made.
-            while self.leader.move_requests():
-                ingested.update(self._count(update))
-        with _timed(seconds, "publish"):
-            # A version that was staged before must be in the ledger before the next one is.
-            receipts = publish(self.publisher)
+        announce("counting")
+        ingested = self._count(update)
+        # What requests delete is counted before a version is made.
+        while self.leader.move_requests():
+            ingested.update(self._count(update))
+        announce("publishing")
+        # A version that was staged before must be in the ledger before the next one is.
+        receipts = publish(self.publisher)
         made: list[int] = []
         decision = ""
         while len(made) < MOST_VERSIONS:
             announce("learning")
-            start = time.perf_counter()
             step = self.leader.scheduler.step()
             decision = decision_text(step.decision)
-            # The reads of a decision, and an update that could not be verified, are in no stage of the step.
-            rest = time.perf_counter() - start - sum(step.seconds.values())
-            for name, spent in {"decide": rest, **step.seconds}.items():
-                seconds[name] = seconds.get(name, 0.0) + spent
             announce("publishing")
-            with _timed(seconds, "publish"):
-                receipts += publish(self.publisher)
+            receipts += publish(self.publisher)
             if step.version is None:
                 break
             made.append(step.version)
-        self._clear(seconds)
+        self._clear()
         announce("")
-        if not any(ingested.values()):
-            del seconds["count"]
-        if not made and not receipts:
-            del seconds["publish"]
         versions = versions_of(self.state, len(made)) if made else []
-        return Settled(dict(ingested), versions, decision, receipts, seconds)
+        return Settled(dict(ingested), versions, decision, receipts)
 
     def _count(self, update: Callable[[int, int | None], None]) -> Counter[str]:
         """Count the records of all partitions; return the number of events by outcome."""
@@ -194,23 +180,14 @@ class Embedded:
             outcomes.update(progress.outcomes)
         return outcomes
 
-    def _clear(self, seconds: dict[str, float]) -> None:
-        """Remove the traces of deletions, and end requests. seconds: by stage, as of `settle`."""
+    def _clear(self) -> None:
+        """Remove the traces of deletions, and end requests."""
         # Changes are summed up once versions are out: nobody waits for it.
         for ingest in self.ingests:
             # Twice: a deleted document leaves them with the second generation that begins after it.
             for _ in range(2):
                 ingest.sum_if_due()
         self.leader.clear_residue(whole=True)
-        with _timed(seconds, "publish"):
-            publish(self.publisher)
+        publish(self.publisher)
         # The receipts of requests are there now.
         self.leader.move_requests()
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds that the block takes to those of a stage."""
-    start = time.perf_counter()
-    yield
-    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start

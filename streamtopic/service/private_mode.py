@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from streamtopic.counts import CountSource
     from streamtopic.counts.arrays import Int64
     from streamtopic.privacy.keystream import VersionNoise
-    from streamtopic.service.schedule.modeller import Base
     from streamtopic.signed import Envelope
-    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.state import Base, DocumentCounts
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["PrivateModeller", "PrivateRule"]
@@ -106,7 +105,7 @@ class PrivateModeller(Modeller):
 
     guarantee = "private"
 
-    def __init__(self, options: LearnerOptions, rule: PrivateRule, stored: Callable[[], StoredBase | None]) -> None:
+    def __init__(self, options: LearnerOptions, rule: PrivateRule, stored: Callable[[], Base | None]) -> None:
         super().__init__(options, stored)
         self.rule = rule
         self.most_versions = rule.versions
@@ -205,8 +204,7 @@ class PrivateModeller(Modeller):
             "cumulative_epsilon": spent,
         }
         kept = json.dumps(words).encode("utf-8", "surrogatepass")
-        facts = {"period": {"versions": len(seeds), "of": rule.versions}}
-        return PayloadPlan(payload, shown, digest, noise.grid, kept=kept, facts=facts)
+        return PayloadPlan(payload, shown, digest, noise.grid, kept=kept)
 
 
 def _vocabulary(counts: CountSource, rule: PrivateRule, ingredients: Ingredients) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import random
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamtopic.errors import (
@@ -40,7 +41,7 @@ from streamtopic.service.opened import fixed_of, open_ledger, opened
 from streamtopic.service.publish.publisher import ALIVE_EVERY, Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
-from streamtopic.service.schedule.scheduler import LeaseKeeper, Step
+from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.watching import PUBLISH, Watch
 from streamtopic.state import CutGone, ModelState
 
@@ -209,7 +210,7 @@ class Leading:
         # Opened here and not in the thread: what is opened belongs to the thread that works.
         connection = service.connect()
         state = ModelState(connection, settings.model, service.state.settings)
-        self._lease = LeaseKeeper(state, service.holder, int(settings.lease * 1000))
+        self._acquire = partial(state.acquire, service.holder, int(settings.lease * 1000))
         self._ledger = open_ledger(service, connection, key_ring(settings))
         self._publisher = publisher_of(service, state, self._ledger, watch=watch, alive_every=ALIVE_EVERY)
         # Minutes, if Redis has lost the index of a long ledger.
@@ -295,7 +296,7 @@ class Leading:
         """Publish once, or stand by; then wait until something may be due."""
         # Before the look: what is staged meanwhile is seen by the next one.
         self._due.clear()
-        done = Published() if self._lease.acquire() is None else self._publisher.step()
+        done = Published() if self._acquire() is None else self._publisher.step()
         self._watch.health.moved(PUBLISH)
         if done.page and self._witnessed:
             self._watch.witnesses = cosigned(self._ledger.ledger.checkpoint)

@@ -43,10 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamtopic.counts import CountSource
-    from streamtopic.service.schedule.modeller import Base
     from streamtopic.service.schedule.payload import Ingredients
     from streamtopic.signed import Envelope
-    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.state import Base, DocumentCounts
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["TheoremModeller", "packed", "unpacked"]
@@ -83,7 +82,7 @@ class TheoremModeller(Modeller):
     guarantee = "theorem"
     base_only = True
 
-    def __init__(self, options: LearnerOptions, rule: TheoremOptions, stored: Callable[[], StoredBase | None]) -> None:
+    def __init__(self, options: LearnerOptions, rule: TheoremOptions, stored: Callable[[], Base | None]) -> None:
         super().__init__(options, stored)
         self.rule = rule
 
@@ -197,7 +196,7 @@ def theorem_payload(
     A = noised.astype(np.float32)
     order = top_words(A.astype(np.float64), WordEvidence.of(left, frequency), TOP_WORDS)
     payload, unfitted = topics_payload(left.words, names, A, R, topic_shares(R), order, ingredients)
-    facts = {**head_facts(payload.heads, ingredients.tasks), **_facts(run)}
+    facts = {**head_facts(payload.heads, unfitted, ingredients.tasks), **_facts(run)}
     plan, together = run.plan.topics, run.plan.together
     # Of both draws together; sigma, grid and ratio are those of A.
     shown = {
@@ -211,7 +210,7 @@ def theorem_payload(
         "covered": run.covered,
     }
     grid = run.plan.covariance.grid
-    return PayloadPlan(payload, shown, digest, plan.grid, grid, unfitted, facts, packed(run.base))
+    return PayloadPlan(payload, shown, digest, plan.grid, grid, facts, packed(run.base))
 
 
 def _facts(run: Examined) -> dict[str, Any]:

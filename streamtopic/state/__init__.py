@@ -28,7 +28,7 @@ from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectInde
 from streamtopic.state.document_counts import ChangedDocuments, DocumentCounts
 from streamtopic.state.document_records import StoredDocument
 from streamtopic.state.meta import CutGone, LastRecord, Meta, ModelSettings
-from streamtopic.state.model_state import Lease, ModelState, OutboxEntry, StoredBase
+from streamtopic.state.model_state import Base, Lease, ModelState, OutboxEntry
 from streamtopic.state.partition_writer import (
     MAX_FLUSH_DOCUMENTS,
     MAX_STORED_BYTES,
@@ -48,6 +48,7 @@ __all__ = [
     "AddedDocuments",
     "AlreadyApplied",
     "Applied",
+    "Base",
     "BaseDocuments",
     "ChangedDocuments",
     "Changes",
@@ -71,7 +72,6 @@ __all__ = [
     "Reader",
     "RemainingBase",
     "Stale",
-    "StoredBase",
     "StoredDocument",
     "SubjectIndex",
     "Suppressed",

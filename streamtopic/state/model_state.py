@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -41,10 +41,10 @@ from streamtopic.streams import Message
 
 __all__ = [
     "NEWEST",
+    "Base",
     "Lease",
     "ModelState",
     "OutboxEntry",
-    "StoredBase",
     "acquired",
     "counted_documents",
     "hold_lease",
@@ -93,22 +93,37 @@ class OutboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBase:
-    """The current base model.
+class Base:
+    """The base model, before noise, so subscribers never get it. `serve` may read its facts, but not its bytes.
 
     version: of the release that was made with it.
     start: the documents that it was learned from, as of the cut that they were read at.
-    fields: facts for the scheduler, msgpack values.
+    anchors: (r,), the anchor word of each topic.
+    capacity: number of deletions that it bears.
+    counted: documents that had ever been accepted by then.
+    capacity_rule: the rule that set it.
+    guarantee: the mode that it was learned in.
+    rules: the settings that it was learned by, which an update has in common with it.
     blob: bytes of the model, b"" if only the facts were read, or its mode keeps none.
     """
 
     version: int
     start: RemainingBase
-    fields: Mapping[str, Any]
-    blob: bytes
+    anchors: tuple[str, ...] = ()
+    capacity: int = 0
+    counted: int = 0
+    capacity_rule: str = ""
+    guarantee: str = ""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    blob: bytes = b""
+
+    @property
+    def documents(self) -> int:
+        """Number of documents that it was trained on."""
+        return self.start.documents
 
 
-_BASES = Codec(StoredBase, "the base model cannot be read: run `streamtopic unlearn --retrain`")
+_BASES = Codec(Base, "the base model cannot be read: run `streamtopic unlearn --retrain`")
 _RECORDS = Codec(Message, "a record in the outbox cannot be read: run `streamtopic unlearn --retrain`")
 
 
@@ -172,7 +187,7 @@ class ModelState:
         before: int,
         release: Mapping[str, Any],
         records: Sequence[Message],
-        base: StoredBase | None = None,
+        base: Base | None = None,
     ) -> Outcome:
         """Commit one version, all or nothing.
 
@@ -320,7 +335,7 @@ class ModelState:
         if names := [entry.id for entry in entries]:
             self._call("XDEL", "outbox", *names)
 
-    def base(self) -> StoredBase | None:
+    def base(self) -> Base | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
         while (head := self.base_head()) is not None:
             blob = self._call("GET", "base:model")
@@ -329,7 +344,7 @@ class ModelState:
                 return replace(head, blob=blob or b"")
         return None
 
-    def base_head(self) -> StoredBase | None:
+    def base_head(self) -> Base | None:
         """Return the current base model without its bytes; None before the first."""
         head = self._call("HGET", "base", "head")
         return None if head is None else _BASES.unpack(head)
@@ -351,8 +366,9 @@ class ModelState:
         """
         limit = () if count is None else ("COUNT", count)
         reads = [("XREVRANGE", self._keys.named("releases"), last, first, *limit) for first, last in spans]
-        moved, found = self.moved(), []
-        for entry, fields in sorted(chain.from_iterable(self.connection.batch(reads)), key=_version_of):
+        *rows, moved_to = self.connection.batch([*reads, ("HGET", self._keys.named("settings"), "moved")])
+        moved, found = int(moved_to or 0), []
+        for entry, fields in sorted(chain.from_iterable(rows), key=_version_of):
             version = _version_of((entry, fields))[0]
             kept = msgpack.unpackb(fields[b"release"])
             record = json.loads(kept["entry"]) | kept

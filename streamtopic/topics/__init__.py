@@ -4,7 +4,7 @@ estimator          AnchorTopics: a topic model as a scikit-learn estimator; fitt
 learner_options    LearnerOptions: the choices of a learner; GuidedTopic: a topic of seed words among them
 learner            learn: counts to a TopicFit, from a cold start
 fit                TopicFit: a model before noise; certificate: how far from exact it can be (Certificate)
-update             update: a TopicFit carried over to changed counts (Updated or NeedsRetrain)
+update             update: a TopicFit carried over to changed counts (or NeedsRetrain)
 how_many_topics    suggest_topics: a Suggestion, a Candidate for each number, by a TrialPlan; suggest_for: of a matrix
 inference          fold_in: topics of new documents (numpy alone)
 display            top_words: topics in display order; diversity and npmi: how good they are; topic_correlations: R

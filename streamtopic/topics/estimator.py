@@ -625,8 +625,7 @@ def _updated(fit: TopicFit, counts: KeptCounts, batch: DocumentBatch, sign: int)
     n = len(fit.words)
     known = narrowed(batch, places(len(counts.words), counts.positions(fit.words), np.int32))
     signs = np.full(batch.documents, sign, np.int64)
-    outcome = update(fit, counts, Counts(fit.words, count(known, n, counts.weighting, signs)))
-    return outcome if isinstance(outcome, NeedsRetrain) else outcome.fit
+    return update(fit, counts, Counts(fit.words, count(known, n, counts.weighting, signs)))
 
 
 def _refuse_texts(X: Any) -> None:

@@ -35,7 +35,7 @@ from streamtopic.topics.products import (
     times,
 )
 
-__all__ = ["NeedsRetrain", "Updated", "update"]
+__all__ = ["NeedsRetrain", "update"]
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -54,20 +54,8 @@ class NeedsRetrain:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
-    """The outcome of an update that was made.
-
-    fit: the model of the changed counts.
-    new_anchors: its anchor words that the model before did not have.
-    """
-
-    fit: TopicFit
-    new_anchors: tuple[str, ...] = ()
-
-
-def update(fit: TopicFit, now: CountSource, delta: PairSource) -> Updated | NeedsRetrain:
-    """Carry a fit over to changed counts.
+def update(fit: TopicFit, now: CountSource, delta: PairSource) -> TopicFit | NeedsRetrain:
+    """Carry a fit over to changed counts; return the model of the changed counts, or why there is none.
 
     fit: a model of the counts before. It stays as it is.
     now: the counts after the change, made with the fit's weighting.
@@ -109,11 +97,9 @@ def update(fit: TopicFit, now: CountSource, delta: PairSource) -> Updated | Need
         if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
             anew = Mixtures.cold(q, change.mass, squares, mixtures.anchor_counts, mixtures.C)
             updated = replace(updated, mixtures=anew)
-        before = {*fit.anchors}
-        new_anchors = tuple(word for word in updated.anchors if word not in before)
-        return Updated(updated, new_anchors)
     except CannotLearn as error:
         return NeedsRetrain(str(error))
+    return updated
 
 
 @dataclass(frozen=True, slots=True, eq=False)

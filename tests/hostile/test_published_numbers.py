@@ -18,12 +18,12 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import Guarded
-from streamtopic.service.schedule.modeller import Base, CertifiedModeller, NotVerified
+from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Ingredients
 from streamtopic.service.schedule.scheduler import describe
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
-from streamtopic.state import RemainingBase
+from streamtopic.state import Base, RemainingBase
 
 TASK = {"tasks": {"place": {"ridge": 1e-3, "tolerance": 1e-7}}}
 MODES = {

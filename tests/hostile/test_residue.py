@@ -55,8 +55,8 @@ def opened(folder, clock, max_age=0.0):
 
 
 @pytest.fixture
-def service(tmp_path, clock, monkeypatch):
-    """An instance with a version of 60 documents, whose base goes quickly once it was replaced."""
+def service(tmp_path, clock):
+    """An instance with a version of 60 documents."""
     with opened(tmp_path, clock) as service:
         service.add(_documents())
         service.settle()
@@ -103,12 +103,12 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
             assert any(RARE.encode() in (record.value or b"") for record in service.log.read(topic, 0, 0)), topic
         assert any("redis" in place for place in before), before
         offset = deleted(service, "r0", "r1")
+        # Until the bytes have been seen, no stage ends however long that takes.
         with monkeypatch.context() as patch:
-            # Until the bytes have been seen, no stage ends however long that takes.
             patch.setattr(erasure.ResidueKeeper, "_base", lambda *_: {})
             service.settle()
-        assert any("redis" in place for place in places(tmp_path))
-        assert residue(service).of(0).of(Stage.STATE).offset <= offset
+            assert any("redis" in place for place in places(tmp_path))
+            assert residue(service).of(0).of(Stage.STATE).offset <= offset
         settle_until(service, lambda: residue(service).of(0).done > offset)
         assert places(tmp_path) == []
         assert service.state.base().blob == b""
@@ -197,7 +197,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
     assert reached["file"] >= reached["state"]
 
 
-def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock, monkeypatch):
+def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock):
     """They name its words for as long as their age is allowed, whatever was published and replaced since."""
     with opened(tmp_path, clock, 86_400.0) as service:
         service.add(_documents())

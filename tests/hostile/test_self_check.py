@@ -50,7 +50,7 @@ def spoil(monkeypatch, change):
 
     def false(*arguments):
         outcome = real(*arguments)
-        change(outcome.fit)
+        change(outcome)
         return outcome
 
     monkeypatch.setattr(modelling, "update", false)

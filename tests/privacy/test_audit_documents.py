@@ -7,9 +7,10 @@ from streamtopic.audit.chosen_documents import exact_differences, hardest
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, count
 from streamtopic.topics.display import topic_correlations
+from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.update import Updated, update
+from streamtopic.topics.update import update
 
 WORDS = 300
 
@@ -51,8 +52,8 @@ def test_forgotten_pairs_leave_no_trace_in_last_bits():
     part = count(DocumentBatch.build([[scattered(counts)]]), len(counts.words), small.weighting)
     fit = learn(Counts(counts.words, counts.cooccurrence + part), small)
     outcome = update(fit, counts, Counts(counts.words, Cooccurrence.zero(len(counts.words)) - part))
-    assert isinstance(outcome, Updated)
-    unlearned, retrained = outcome.fit, learn(counts, small)
+    assert isinstance(outcome, TopicFit)
+    unlearned, retrained = outcome, learn(counts, small)
     assert unlearned.words == retrained.words
     first, second = (topic_correlations(fit, retrained.A) for fit in (unlearned, retrained))
     assert first.R.tobytes() == second.R.tobytes()

@@ -7,10 +7,9 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.service.assembly import learner_options
-from streamtopic.service.schedule.modeller import Base
+from streamtopic.service.schedule.decide import changed_rules
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
-from streamtopic.state import RemainingBase
 
 WORDS = [
     ["apple", "banana", "cherry", "damson"],
@@ -76,10 +75,9 @@ def test_another_number_of_topics_is_a_retrain_that_says_so(on):
 def test_another_rule_of_the_vocabulary_is_not_that_of_the_base(rule):
     """A version by other rules is never called an update of the base model; the reason names the setting."""
     before, now = (learner_options(load(GIVEN | changed)).rules for changed in ({}, rule))
-    base = Base(1, RemainingBase({}, {}, 60), (), capacity=30, rules=before)
-    assert base.changed_rules(before) is None
+    assert changed_rules(before, before) is None
     (name,) = rule
-    assert f"settings of the model have changed: {name} was" in base.changed_rules(now)
+    assert f"settings of the model have changed: {name} was" in changed_rules(before, now)
 
 
 def test_a_base_keeps_its_capacity(on):

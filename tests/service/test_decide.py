@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtopic.service.schedule.decide import Retrain, Situation, Unlearn, Wait, decide
-from streamtopic.service.schedule.situation import capacity_of
+from streamtopic.service.schedule.decide import Retrain, Situation, Unlearn, Wait, capacity_of, decide
 from streamtopic.settings import Settings
 
 NOW = 10_000_000
@@ -58,7 +57,7 @@ PERIOD = {**MODEL, **WAITING, "capacity": math.inf, "periods": True}
         ({"documents": 5, "forgetting_ms": 1}, Wait, "request"),
         ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
         (PERIOD, Unlearn, "waited"),
-        ({**PERIOD, "oldest_unserved_ms": NOW}, Wait, "900 deletions wait, none longer than 3600 s"),
+        ({**PERIOD, "oldest_unserved_ms": NOW}, Wait, "900 deletions wait, none longer than 60 min"),
         ({**PERIOD, "lost": "settings have changed"}, Wait, "begins a period"),
         ({**PERIOD, "lost": "settings have changed", "requested": "retrain"}, Retrain, "by hand"),
         ({"documents": 5, "periods": True}, Retrain, "no base model"),

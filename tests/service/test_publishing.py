@@ -12,7 +12,6 @@ from streamtopic.counts.matrices import as_documents
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import Guarded
-from streamtopic.service.schedule import payload as payloads
 from streamtopic.service.schedule.payload import Ingredients, TaskOptions, labelled_digest, make_payload
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.state.document_counts import StoredDocuments
@@ -120,23 +119,6 @@ def test_each_head_has_noise_of_its_own(made):
     twice = Ingredients(NOISE, lambda *_, **__: dataclasses.replace(stored, labels=labels), tasks)
     heads = make_payload(fit, source, GUARDED, twice).payload.heads
     assert not np.array_equal(heads["one"].B, heads["two"].B)
-
-
-def test_constants_that_another_path_could_round_otherwise_are_measured_cold(made, monkeypatch):
-    """A model that was carried over gets the noise of one learned from counts: the same numbers, after one more fit."""
-    learned = []
-    monkeypatch.setattr(payloads, "learn", lambda *args: learned.append(args) or learn(*args))
-    cold = payload(made, withheld=True)
-    assert not learned
-    measure = payloads.head_constants
-
-    def unsettled(*args, cold):
-        return dataclasses.replace(measure(*args, cold=cold), settled=cold)
-
-    monkeypatch.setattr(payloads, "head_constants", unsettled)
-    warm = payload(made, withheld=True, cold=False)
-    assert len(learned) == 1
-    assert warm.shown == cold.shown
 
 
 def test_noise_of_heads_is_keyed_by_labels_too(made):

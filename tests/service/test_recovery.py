@@ -120,7 +120,7 @@ def test_redis_set_back_while_a_version_is_made_costs_that_attempt_only(service,
         service.state.request(how)
         step = scheduler.step()
     assert step.version is None
-    assert "Redis was set back" in step.decision.reason
+    assert "was not staged: version 1 is the last one" in step.decision.reason
     service.settle()
     assert dict(versions(service))[2] == published[2]
     assert max(dict(versions(service))) == 3

@@ -1,6 +1,5 @@
 """With the same noise key and version, a service that forgot publishes the bytes of one that never saw."""
 
-import numpy as np
 import pytest
 from three_topics import leaning
 
@@ -77,8 +76,8 @@ def test_an_update_after_a_restart_publishes_the_bytes_of_the_twin(opened, paylo
 def test_an_update_of_a_running_service_publishes_the_bytes_of_the_twin(opened, payloads):
     """Carried over warm, A differs by rounding before noise, and the grid of noise takes that away: the same bytes.
 
-    A number would have to lie within 1e-16 of the edge of a step of 5e-8 to come out otherwise. Heads that go out alone
-    are known to their tolerance only, so theirs may be a step apart; all else is exact.
+    A number would have to lie within 1e-16 of the edge of a step of 5e-8 to come out otherwise. With heads alone the
+    model is learned cold, since the size of their noise follows from it.
     """
     with opened("saw") as saw, opened("never") as never:
         saw.add(DOCUMENTS)
@@ -86,15 +85,9 @@ def test_an_update_of_a_running_service_publishes_the_bytes_of_the_twin(opened, 
         saw.delete(GONE)
         (version,) = saw.settle().versions
         assert (version["version"], version["kind"]) == (2, "unlearn")
-        one = saw.release(2)
         never_saw(never)
-        twin = never.release(2)
-        if one.payload.A is not None:
-            assert payloads(saw)[2] == payloads(never)[2]
-        assert (one.words, one.anchors, one.heads) == (twin.words, twin.anchors, twin.heads)
-        for task in one.heads:
-            difference = np.abs(one.task_weights(task) - twin.task_weights(task)).max()
-            assert difference <= one.envelope.sigma / 16
+        assert payloads(saw)[2] == payloads(never)[2]
+        assert saw.release(2).envelope.sigma == never.release(2).envelope.sigma
 
 
 @pytest.mark.parametrize("opened", ["default"], indirect=True)

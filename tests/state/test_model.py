@@ -7,12 +7,12 @@ import pytest
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
+    Base,
     Lease,
     ModelSettings,
     ModelState,
     RemainingBase,
     Stale,
-    StoredBase,
 )
 from streamtopic.state.meta import Place
 from streamtopic.streams import Message
@@ -54,7 +54,7 @@ def test_there_is_one_leader_at_a_time(state):
 def test_a_version_is_staged_whole_and_once(state):
     """Release record, outbox and base appear together; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
-    base = StoredBase(1, START, fields={"trained": 7}, blob=b"x" * 10_000_000)
+    base = Base(1, START, ("oak",), rules={"trained": 7}, blob=b"x" * 10_000_000)
     assert state.base() is None
     assert stage(state, lease, base=base) == Applied()
     assert stage(state, lease, base=base) == AlreadyApplied()
@@ -94,7 +94,7 @@ def test_versions_have_no_gaps_and_no_second_content(state):
 def test_a_new_base_replaces_the_old_one(state, monkeypatch):
     """The base is read whole, whatever it was before, also if it is replaced between the reads of its two keys."""
     lease = state.acquire("one", 60_000)
-    first, second = (StoredBase(version, START, fields={}, blob=bytes([version]) * 20) for version in (1, 2))
+    first, second = (Base(version, START, blob=bytes([version]) * 20) for version in (1, 2))
     assert stage(state, lease, 1, base=first) == Applied()
     assert state.base() == first
     head = state.base_head

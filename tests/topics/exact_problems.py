@@ -13,7 +13,7 @@ from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
-from streamtopic.topics.update import Updated, update
+from streamtopic.topics.update import update
 
 __all__ = ["KINDS", "problem", "two_words"]
 
@@ -286,8 +286,8 @@ def _updated(rng):
         inside = inside - gone | come
         now = Counts(now.words, now.cooccurrence + change)
         outcome = update(fit, now, Counts(now.words, change))
-        updated = isinstance(outcome, Updated)
-        fit = outcome.fit if updated else learn(now, options)
+        updated = isinstance(outcome, TopicFit)
+        fit = outcome if updated else learn(now, options)
     # A fit that was learned anew at last is of another kind.
     return fit if updated else None
 

@@ -19,9 +19,10 @@ from streamtopic.bench.chains import described
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.display import WordEvidence, coefficients
+from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.update import Updated, update
+from streamtopic.topics.update import update
 from streamtopic.words.text import passages
 
 STEPS = 4
@@ -60,7 +61,7 @@ def fits(names, batch, given, learner):
         part = count(gone, len(names), options.weighting, np.full(2, -1, np.int64))
         counts = Counts(names, counts.cooccurrence + part)
         outcome = update(fit, counts, Counts(names, part))
-        fit = outcome.fit if isinstance(outcome, Updated) else learn(counts, options)
+        fit = outcome if isinstance(outcome, TopicFit) else learn(counts, options)
         yield fit, counts
 
 

@@ -124,7 +124,7 @@ def test_unlearned_and_never_seen_show_the_same_words(planted):
     left = Counts(source.words, source.cooccurrence - gone.cooccurrence)
     delta = Counts(source.words, Cooccurrence.zero(len(source.words)) - gone.cooccurrence)
     cold, outcome = learn(left, options), update(learn(source, options), left, delta)
-    carried = outcome.fit
+    carried = outcome
     at = np.searchsorted(np.array(left.words), np.array(cold.words))
     bare = WordEvidence.over(left.symmetric(at), left.frequency[at], left.documents)
     lists = [top_words(cold.A, WordEvidence.of(fit, left.frequency[at]), 20) for fit in (cold, carried)]

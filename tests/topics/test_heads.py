@@ -12,6 +12,7 @@ from scipy.special import expit
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.paper.algorithm1 import literal_head
+from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.heads import (
     HeadTask,
     LabelledDocuments,
@@ -22,7 +23,7 @@ from streamtopic.topics.heads import (
     rounding,
 )
 from streamtopic.topics.learner import learn
-from streamtopic.topics.update import Updated, update
+from streamtopic.topics.update import update
 
 TASK = HeadTask(ridge=1e-5, tolerance=1e-7)
 
@@ -74,8 +75,8 @@ def forgotten(planted, fit, gone):
     now = Counts(everything.words, everything.cooccurrence - part.cooccurrence)
     delta = Counts(everything.words, Cooccurrence.zero(len(now.words)) - part.cooccurrence)
     outcome = update(fit, now, delta)
-    assert isinstance(outcome, Updated), outcome
-    return outcome.fit
+    assert isinstance(outcome, TopicFit), outcome
+    return outcome
 
 
 @given(st.integers(0, 1000), st.sampled_from([1e-9, 1e-5, 1.0]), st.floats(0, 1e4))

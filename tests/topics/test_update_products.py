@@ -8,9 +8,10 @@ import pytest
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, count
 from streamtopic.topics import products
 from streamtopic.topics.certificate import gamma
+from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import learn
 from streamtopic.topics.products import dense_rows, product_roundings, times
-from streamtopic.topics.update import Updated, update
+from streamtopic.topics.update import update
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])
@@ -28,9 +29,9 @@ def test_the_error_of_carried_products_is_bounded(make_planted, monkeypatch, lea
         )
         now = Counts(now.words, now.cooccurrence + change)
         outcome = update(fit, now, Counts(now.words, change))
-        assert isinstance(outcome, Updated), outcome
-        left += len(fit.words) - len(outcome.fit.words)
-        fit = outcome.fit
+        assert isinstance(outcome, TopicFit), outcome
+        left += len(fit.words) - len(outcome.words)
+        fit = outcome
         part = fit.mixtures
         thin = np.ascontiguousarray((part.anchor_counts * fit.squares).T)
         assert part.thin.tobytes() == thin.tobytes()
@@ -58,9 +59,9 @@ def test_the_pairs_of_words_that_leave_are_in_the_error(planted, monkeypatch):
     frequency[source.words.index(fit.words[leaves])] = 0
     now = Counts(source.words, replace(source.cooccurrence, frequency=frequency))
     outcome = update(fit, now, Counts(source.words, Cooccurrence.zero(len(source.words))))
-    assert isinstance(outcome, Updated), outcome
+    assert isinstance(outcome, TopicFit), outcome
     stays = np.delete(np.arange(fit.q.n), leaves)
-    assert outcome.fit.words == tuple(fit.words[k] for k in stays)
+    assert outcome.words == tuple(fit.words[k] for k in stays)
     sizes = dense_rows(fit.q, np.array([leaves]))[0, stays] * fit.mixtures.thin[leaves].max()
-    assert (outcome.fit.mixtures.error >= 2.0**-53 * sizes).all()
+    assert (outcome.mixtures.error >= 2.0**-53 * sizes).all()
     assert sizes.any()

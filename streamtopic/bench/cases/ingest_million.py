@@ -165,7 +165,7 @@ def _carried_over(fit: TopicFit, before: DocumentCounts, reader: Reader) -> bool
 
     now = reader.counts()
     outcome = update(fit, now, now.since(before))
-    return not isinstance(outcome, NeedsRetrain) and bool(certified(outcome.fit))
+    return not isinstance(outcome, NeedsRetrain) and bool(certified(outcome))
 
 
 def _from_sums(reader: Reader, sums: CountsStore, options: LearnerOptions) -> TopicFit:

@@ -80,7 +80,7 @@ def _measured(
         left = left - part
         now, change = Counts(whole.words, left), Counts(whole.words, Cooccurrence.zero(WORDS) - part)
         seconds, outcome = cpu_timed(partial(update, fit, now, change))
-        fit = learn(now, options) if isinstance(outcome, NeedsRetrain) else outcome.fit
+        fit = learn(now, options) if isinstance(outcome, NeedsRetrain) else outcome
         more, _ = cpu_timed(partial(certified, fit))
         if not isinstance(outcome, NeedsRetrain) and fit.certificate.bound <= options.tolerance:
             verified.append(seconds + more)

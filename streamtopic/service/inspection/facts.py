@@ -3,6 +3,7 @@
     ModelFacts      the facts of one moment
     status_fields   all of them, as `status --json` shows them
     residue_fields  the traces of deletions, as JSON
+    versions_of, topics_of, heads_of, receipt_fields   versions, what they hold, and receipts, as JSON
     show_gauges     those that a monitoring system sees
 
 `examination` judges them.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,7 @@ from streamtopic.errors import SettingsError, StateMismatch, StateMissing
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.assembly import reader_of
 from streamtopic.service.log_history import departures, hidden
-from streamtopic.service.publish.published import finite
-from streamtopic.service.schedule.modeller import Base
-from streamtopic.service.schedule.situation import accepted, last_version, suspects, unserved
+from streamtopic.service.schedule.decide import accepted, last_version, suspects, unserved
 from streamtopic.service.watching import STALLED_AFTER
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, Reader, Suppressed
@@ -38,12 +37,25 @@ if TYPE_CHECKING:
     from streamtopic.service.log_history import Departure, Hidden
     from streamtopic.service.opened import Opened
     from streamtopic.service.watching import Gauge, Watch
-    from streamtopic.signed import Ledger
-    from streamtopic.state import Meta, ModelState
+    from streamtopic.signed import Ledger, Receipt, Release
+    from streamtopic.state import Base, Meta, ModelState
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Forget, Residue
 
-__all__ = ["Counted", "ModelFacts", "WaitingDeletions", "cosigned", "residue_fields", "show_gauges", "status_fields"]
+__all__ = [
+    "Counted",
+    "ModelFacts",
+    "WaitingDeletions",
+    "cosigned",
+    "finite",
+    "heads_of",
+    "receipt_fields",
+    "residue_fields",
+    "show_gauges",
+    "status_fields",
+    "topics_of",
+    "versions_of",
+]
 
 _SHOWN = 20
 _RECORD: dict[str, Any] = {"cumulative_epsilon": 0.0, "guarantee": None, "ratio": None, "covered": None, "unfitted": {}}
@@ -225,8 +237,7 @@ class ModelFacts:
     @cached_property
     def base(self) -> Base | None:
         """The base model, None before the first."""
-        head = self.state.base_head()
-        return None if head is None else Base.parse(head)
+        return self.state.base_head()
 
     @property
     def capacity(self) -> int | None:
@@ -450,3 +461,66 @@ def _of_model(facts: ModelFacts) -> Iterator[Gauge]:
             yield catalogue.BUDGET, ("epsilon",), epsilon / facts.settings.budget
     if facts.capacity:
         yield catalogue.BUDGET, ("capacity",), facts.forget_set / facts.capacity
+
+
+_VERSION_FIELDS = (
+    "epsilon",
+    "delta",
+    "sigma",
+    "guarantee",
+    "ratio",
+    "covered",
+    "certificate",
+    "reason",
+    "base",
+    "capacity",
+    "cumulative_epsilon",
+    "created",
+    "forgotten",
+)
+"""Fields of a version's record in Redis that `versions --json` shows under their own names."""
+
+
+def versions_of(state: ModelState, count: int | None = None) -> list[dict[str, Any]]:
+    """Return the newest `count` versions in Redis as `versions --json` shows them, oldest first; None: all."""
+    releases = state.releases(count)
+    withdrawn = state.withdrawn(releases)
+    found = []
+    for version, record in releases:
+        fields = {name: record[name] for name in _VERSION_FIELDS}
+        fields |= {"version": version, "withdrawn": version in withdrawn, "documents": record["m"]}
+        fields["kind"] = record["made_by"]
+        fields["seconds"] = round(record.get("seconds", 0.0), 4)
+        # Only a service with tasks records heads.
+        fields |= {name: dict(record.get(name, {})) for name in ("heads", "unfitted")}
+        found.append(finite(fields))
+    return found
+
+
+def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
+    """Return a release's topics as `topics --json` shows them. top: number of words of each."""
+    topics = release.topics(top)
+    return [{"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)} for topic in topics]
+
+
+def heads_of(release: Release, top: int) -> dict[str, Any]:
+    """Return a release's heads by task, as `topics --json` shows them. top: number of words for each class."""
+    found = {}
+    for task in release.heads:
+        head = release.head(task)
+        topics = list(head.topics)
+        classes = release.class_words(task, top)
+        words = {name: list(some) for name, some in classes.items()}
+        found[task] = {"topics": topics, "documents": head.documents, "classes": words}
+    return found
+
+
+def receipt_fields(receipt: Receipt) -> dict[str, Any]:
+    """Return a receipt as JSON shows it."""
+    return finite({"id": receipt.id, **asdict(receipt)})
+
+
+def finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with None for infinities, which JSON does not have."""
+    infinite = math.inf, -math.inf
+    return {name: None if value in infinite else value for name, value in fields.items()}

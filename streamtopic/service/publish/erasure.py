@@ -16,9 +16,7 @@ import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError, StateMismatch
-from streamtopic.monitoring.metrics import FORGET_STAGE
 from streamtopic.service.publish.ledger_writer import cut_of
-from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.deletions import Residue, ResidueState, Rewrite, Stage
 from streamtopic.state.model_state import NEWEST
@@ -27,7 +25,7 @@ from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from streamtopic.settings import Settings
     from streamtopic.state import Meta, ModelState, Reader
@@ -50,7 +48,6 @@ class ResidueKeeper:
 
     settings: of the model. Logs are read, and Redis's file is rewritten, at most four times in `residue_max_age`.
     clock: seconds since 1970.
-    watch: is told when deletions have reached a stage.
 
     If it is killed anywhere, the next one goes on from the marks in Redis, and observes again.
     """
@@ -63,7 +60,6 @@ class ResidueKeeper:
         settings: Settings,
         *,
         clock: Callable[[], float],
-        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._reader = reader
@@ -71,7 +67,6 @@ class ResidueKeeper:
         self._max_age = settings.residue_max_age
         self._backups_kept = settings.backups_kept
         self._clock = clock
-        self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
         self._sums = CountsStore(state.connection, state.model)
@@ -112,8 +107,6 @@ class ResidueKeeper:
         if residue == before:
             return False
         self._store.write(residue)
-        for stage, seconds in _reached(before, residue, self._now()):
-            self._watch.observe(FORGET_STAGE, seconds, stage.value)
         return True
 
     def _now(self) -> int:
@@ -197,15 +190,12 @@ class ResidueKeeper:
         """Return, by partition, the offset before which the base model holds no deleted document."""
         counted = {partition: meta.next_offset for partition, meta in positions.items()}
         head = self._state.base_head()
-        if head is None:
-            return counted
-        # It keeps no bytes of a model.
-        if head.fields["guarantee"] == "certified":
+        # Certified mode keeps no bytes of a model.
+        if head is None or head.guarantee == "certified":
             return counted
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
         if left.documents < head.start.documents:
-            record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
-            return cut_of(record)
+            return cut_of(dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {}))
         # What was deleted after the leader looked may be in the base, too.
         return left.offsets
 
@@ -301,13 +291,3 @@ def standing_versions(log: EventLog, topic: str) -> Generator[None, None, set[in
         yield
     # Whatever is no chunk of a version.
     return found - {0}
-
-
-def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Stage, float]]:
-    """Yield each mark that moved: its stage, and the seconds that its oldest deletion took to get there."""
-    for partition, traces in after.traces.items():
-        for stage, marks in traces.stages.items():
-            passed = before.of(partition).of(stage).offset
-            since = traces.counted.reached(passed) if marks.offset > passed else None
-            if since is not None:
-                yield stage, max(now_ms - since, 0) / 1000

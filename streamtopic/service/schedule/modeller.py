@@ -1,7 +1,6 @@
 """Make models: one class for every mode, one value for every model, and the certified mode.
 
     Modeller           a mode; the service chooses one and hands it to the scheduler
-    Base               the base model, as the scheduler wrote it
     Made               a model of counted documents, before noise, with the facts that its version states
     NotVerified        an update that must not be published, with the reason
     CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
@@ -15,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -28,7 +27,7 @@ from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, make_payload
 from streamtopic.signed import Envelope
-from streamtopic.state import CutGone, DocumentCounts, RemainingBase, StoredBase
+from streamtopic.state import Base, CutGone, DocumentCounts
 from streamtopic.state.stored_counts import StoredCounts, SummedCounts
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.learner import learn
@@ -36,7 +35,6 @@ from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = [
-    "Base",
     "CertifiedModeller",
     "Checked",
     "Guarantee",
@@ -76,7 +74,6 @@ class Made:
     counts: the counts that it was made from.
     words: (n,), ascending.
     anchors: (r,), the name of each topic: its anchor word, or the name of a guided topic.
-    notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: what its version claims as a bound on that distance: the tolerance, or infinity if the promise rests on
         another proof.
@@ -92,7 +89,6 @@ class Made:
     tolerance: float
     certificate: float
     draw: Draw
-    notes: tuple[str, ...] = ()
     fit: TopicFit | None = None
     warm: bool = False
     checked: Checked | None = None
@@ -106,63 +102,6 @@ class NotVerified:
 
 
 Guarantee = Literal["certified", "theorem", "private"]
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The base model, without its numbers.
-
-    version: the version that it was published as.
-    start: the documents that it was trained on, as of their cut.
-    anchors: (r,), the anchor word of each topic.
-    capacity: number of deletions that it bears.
-    counted: documents that had ever been accepted by then.
-    capacity_rule: the rule that set it.
-    guarantee: the mode that it was learned in.
-    rules: `LearnerOptions.rules` that it was learned by.
-    """
-
-    version: int
-    start: RemainingBase
-    anchors: tuple[str, ...]
-    capacity: int
-    counted: int = 0
-    capacity_rule: str = ""
-    guarantee: str = ""
-    rules: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, stored: StoredBase) -> "Base":
-        """Read the fields that Redis keeps of a base model."""
-        fields = {**stored.fields, "anchors": tuple(stored.fields["anchors"])}
-        return cls(version=stored.version, start=stored.start, **fields)
-
-    def stored(self, kept: bytes) -> StoredBase:
-        """Return the base model as Redis keeps it. It is before noise, so subscribers never get it.
-
-        `serve` may read its fields, but not its bytes, which hold numbers that follow from the documents to the last
-        digit.
-
-        kept: that its mode keeps; `Modeller.kept` returns them.
-        """
-        fields = asdict(self)
-        del fields["version"], fields["start"]
-        return StoredBase(self.version, self.start, fields, kept)
-
-    @property
-    def documents(self) -> int:
-        """Number of documents that it was trained on."""
-        return self.start.documents
-
-    def changed_rules(self, now: Mapping[str, Any]) -> str | None:
-        """Return why a model learned by the rules of now is not an update of this one, None if it is.
-
-        now: `Modeller.rules` of the present settings.
-        """
-        before = self.rules
-        differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
-        changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
-        return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
 class Modeller(ABC):
@@ -183,7 +122,7 @@ class Modeller(ABC):
     most_versions: int | None = None
     last: TopicFit | BaseModel | None = None
 
-    def __init__(self, options: LearnerOptions, stored: Callable[[], StoredBase | None]) -> None:
+    def __init__(self, options: LearnerOptions, stored: Callable[[], Base | None]) -> None:
         self.options = options
         self._stored = stored
 
@@ -238,7 +177,7 @@ class Modeller(ABC):
         """
 
     def kept(self, version: int) -> tuple[Base, bytes]:
-        """Return a base model in Redis, and the bytes that this mode keeps of it: the inverse of `Base.stored`.
+        """Return a base model in Redis, and the bytes that this mode keeps of it.
 
         version: the version that it was published as.
 
@@ -251,7 +190,7 @@ class Modeller(ABC):
             raise StateCorrupt(
                 f"the base model was not kept for {self.guarantee} mode: run `streamtopic unlearn --retrain`"
             )
-        return Base.parse(stored), stored.blob
+        return stored, stored.blob
 
 
 class CertifiedModeller(Modeller):
@@ -261,6 +200,8 @@ class CertifiedModeller(Modeller):
 
     options: of the learner.
     guarded: the guarantee that noise is calibrated to.
+    carries: whether an update may be carried over. Noise of withheld heads follows from figures of the model, so that
+        each run needs the same bits.
     sums: reads the sums in Redis; it returns None if there are none.
     """
 
@@ -271,11 +212,14 @@ class CertifiedModeller(Modeller):
         self,
         options: LearnerOptions,
         guarded: Guarded,
+        *,
+        carries: bool = True,
         sums: Callable[[], StoredCounts | None] = lambda: None,
     ) -> None:
         # An update rests on the counts alone.
         super().__init__(options, lambda: None)
         self._guarded = guarded
+        self._carries = carries
         self._sums = sums
         self._fitted: DocumentCounts | None = None
 
@@ -337,7 +281,7 @@ class CertifiedModeller(Modeller):
     def _warm(self, counts: DocumentCounts) -> TopicFit | NotVerified | None:
         """Return the carried-over fit, None if there is nothing to start from or its certificate decides nothing."""
         fit, before = self.last, self._fitted
-        if fit is None or before is None:
+        if fit is None or before is None or not self._carries:
             return None
         # A model that is learned cold needs the memory of this one.
         self.last = self._fitted = None
@@ -351,7 +295,7 @@ class CertifiedModeller(Modeller):
             return NotVerified(outcome.reason)
         # This certificate depends on the path to the model. That of a model learned cold is the same for everybody, so
         # near the tolerance it decides whether there is a version.
-        return outcome.fit if outcome.fit.certificate.bound <= _SURELY * self.options.tolerance else None
+        return outcome if outcome.certificate.bound <= _SURELY * self.options.tolerance else None
 
     def _made(self, fit: TopicFit, counts: DocumentCounts, *, warm: bool) -> Made:
         """Return a fit as the model of the counts that it was learned from, and keep it for the next update."""
@@ -361,7 +305,6 @@ class CertifiedModeller(Modeller):
             counts,
             words=fit.words,
             anchors=fit.topic_names,
-            notes=tuple(fit.notes.values()),
             tolerance=tolerance,
             # Its own certificate depends on the path to the model, so its digits would tell candidates for a deleted
             # document apart. It reaches the tolerance, and a version claims that.
@@ -410,16 +353,10 @@ def check_is_due(last: Mapping[str, Any] | None, interval: float | Literal["off"
 
 def _difference(fit: TopicFit, cold: TopicFit) -> str | None:
     """Say how a carried-over fit differs from one learned cold, None if it does not."""
-    if fit.words != cold.words:
-        return "its words are not those of a model learned from the counts alone"
-    if fit.topic_names != cold.topic_names:
-        return "its anchors are not those of a model learned from the counts alone"
     # A key of this comparison alone: nobody can have chosen documents by it.
     key = secrets.token_bytes(32)
-    carried = fingerprint(fit, [], [], key)
-    again = fingerprint(cold, [], [], key)
-    if carried != again:
-        return "the counts that it was carried over to are not those in Redis"
+    if fingerprint(fit, [], fit.topic_names, key) != fingerprint(cold, [], cold.topic_names, key):
+        return "its words, anchors or counts are not those of a model learned from the counts in Redis alone"
     # Both lie within their certificates of the exact model. Written so that a nan counts as a difference.
     apart = float(np.linalg.norm(fit.A - cold.A))
     if not apart <= fit.certificate.bound + cold.certificate.bound:

@@ -19,7 +19,6 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -41,13 +40,11 @@ from streamtopic.topics.display import (
     WordEvidence,
     correlations_and_words,
     diversity,
-    heap,
     named,
     npmi,
 )
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head
-from streamtopic.topics.learner import learn
 
 __all__ = [
     "Ingredients",
@@ -60,7 +57,6 @@ __all__ = [
     "make_payload",
     "norm_ratio",
     "published_heads",
-    "remarks",
     "task_options",
     "topics_payload",
 ]
@@ -112,7 +108,6 @@ class Ingredients:
     noise: from which all noise of the version is drawn.
     read: reads the retained documents. It may raise CutGone, StateCorrupt, ComponentUnreachable.
     tasks: that the version has heads for.
-    cold: whether the model was learned from counts alone, so that it has the same bits on every path.
     sample: returns the words (positions in those of the model) of sampled documents, for NPMI; None leaves NPMI out. It
         is called once all else of a payload with topics is there.
     versions: returns all versions of the model that were made before.
@@ -121,7 +116,6 @@ class Ingredients:
     noise: VersionNoise
     read: ReadDocuments
     tasks: TaskOptions = field(default_factory=TaskOptions)
-    cold: bool = True
     sample: Callable[[], DocumentBatch | None] = _no_sample
     versions: Callable[[], Iterable[Envelope]] = tuple
 
@@ -233,7 +227,6 @@ class PayloadPlan:
     digest: of the retained counts and settings, for which the noise was drawn.
     grid: every noised number is a multiple of it; the largest of its parts.
     covariance_grid: as `grid`, of R; None if R has no noise of its own, since it is made from the noised A.
-    unfitted: for each task without a head, the reason.
     facts: further fields of the release record, for the operator alone.
     kept: what the mode keeps of a new base model.
     """
@@ -243,7 +236,6 @@ class PayloadPlan:
     digest: str
     grid: float
     covariance_grid: float | None = None
-    unfitted: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     kept: bytes = b""
 
@@ -264,14 +256,14 @@ def make_payload(fit: TopicFit, source: CountSource, guarded: Guarded, ingredien
         settings.append(repr(fit.options.guided))
     digest = fingerprint(fit, frequency.tolist(), settings, ingredients.noise.counts_key)
     if ingredients.tasks.withheld:
-        return _heads_alone(fit, source, guarded, digest, ingredients)
+        return _heads_alone(fit, guarded, digest, ingredients)
     noised = release_matrix(fit.A, guarded, ingredients.noise.seed(digest))
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     payload, unfitted = fitted_payload(fit, frequency, noised.matrix.astype(np.float32), ingredients)
     # The norm is taken after noise: before noise it is secret.
     shown = _shown([noised.plan], norm_ratio(noised.plan.sigma, noised.matrix))
-    facts = head_facts(payload.heads, ingredients.tasks)
-    return PayloadPlan(payload, shown, digest, noised.plan.grid, unfitted=unfitted, facts=facts)
+    facts = head_facts(payload.heads, unfitted, ingredients.tasks)
+    return PayloadPlan(payload, shown, digest, noised.plan.grid, facts=facts)
 
 
 def fitted_payload(
@@ -331,36 +323,21 @@ def _shown(plans: Sequence[NoisePlan], ratio: float) -> dict[str, float]:
     return noise | {"slack": 0.0, "ratio": ratio}
 
 
-def remarks(plan: PayloadPlan) -> list[str]:
-    """Return warnings for the operator about a version."""
-    warnings = [f"task {task!r} has no head: {reason}" for task, reason in plan.unfitted.items()]
-    if plan.payload.shares is not None:
-        warnings += filter(None, [heap(plan.payload.shares, plan.payload.anchors)])
-    ratio = plan.shown["ratio"]
-    if ratio >= 1:
-        remedy = ""
-        if "covered" in plan.shown:
-            remedy = "; set `guarantee` to certified"
-        elif plan.payload.A is None:
-            remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks"
-        warnings.append(f"the noise outweighs the model, with {ratio:.3g} times its norm{remedy}")
-    return warnings
+def head_facts(heads: Mapping[str, Head], unfitted: Mapping[str, str], tasks: TaskOptions) -> dict[str, Any]:
+    """Return the fields of heads in the release record, {} for a service without tasks.
 
-
-def head_facts(heads: Mapping[str, Head], tasks: TaskOptions) -> dict[str, Any]:
-    """Return the fields of heads in the release record, {} for a service without tasks."""
+    unfitted: for each task without a head, the reason.
+    """
     if not tasks.tasks:
         return {}
     about = {}
     for name, head in heads.items():
         topics, classes = list(head.topics), list(head.classes)
         about[name] = {"topics": topics, "classes": classes, "documents": head.documents}
-    return {"heads": about}
+    return {"heads": about, "unfitted": dict(unfitted)}
 
 
-def _heads_alone(
-    fit: TopicFit, source: CountSource, guarded: Guarded, counted: str, ingredients: Ingredients
-) -> PayloadPlan:
+def _heads_alone(fit: TopicFit, guarded: Guarded, counted: str, ingredients: Ingredients) -> PayloadPlan:
     """Return the payload of a version of heads in place of topics. counted: as in `labelled_digest`.
 
     Raises CannotLearn if no task has a head.
@@ -369,18 +346,8 @@ def _heads_alone(
     digest = labelled_digest(counted, tasks, labelled)
     topics = TopicMatrix(fit.A, fit.words, fit.topic_names)
 
-    # At most one model is learned from counts, whatever the number of tasks that ask for it.
-    @cache
-    def from_counts() -> TopicMatrix:
-        cold = learn(source, fit.options)
-        return TopicMatrix(cold.A, cold.words, cold.topic_names)
-
     def measured(task: HeadTask, documents: LabelledDocuments) -> tuple[HeadConstants, TopicHead]:
-        constants = head_constants(topics, documents, task, guarded.tolerance, cold=ingredients.cold)
-        # A model carried over differs in its last digits from one learned cold. If these would decide a constant, noise
-        # would tell the two apart, so the constant is measured on the cold one.
-        if not constants.settled:
-            constants = head_constants(from_counts(), documents, task, guarded.tolerance, cold=True)
+        constants = head_constants(topics, documents, task, guarded.tolerance)
         # Rounding may keep the head from its tolerance.
         constants.check_reach(task)
         return constants, fit_head(topics, documents, task)
@@ -406,12 +373,12 @@ def _heads_alone(
         about[name] = {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid}
         about[name]["ratio"] = _head_ratio(noised)
         plans.append(plan)
-    facts = head_facts(heads, tasks)
+    facts = head_facts(heads, unfitted, tasks)
     for name, more in about.items():
         facts["heads"][name].update(more)
     payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=_seeds_left(fit))
     shown = _shown(plans, max(one["ratio"] for one in about.values()))
-    return PayloadPlan(payload, shown, digest, max(plan.grid for plan in plans), unfitted=unfitted, facts=facts)
+    return PayloadPlan(payload, shown, digest, max(plan.grid for plan in plans), facts=facts)
 
 
 def _seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:

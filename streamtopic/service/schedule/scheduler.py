@@ -30,15 +30,19 @@ from streamtopic.service.schedule.decide import (
     Decision,
     Retrain,
     Situation,
+    SituationReader,
     Unlearn,
     Wait,
+    accepted,
+    capacity_of,
     decide,
     decision_text,
     held,
+    suspects,
+    unserved,
 )
-from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
-from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, suspects, unserved
+from streamtopic.service.schedule.modeller import Checked, Made, Modeller, NotVerified, check_is_due
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, task_options
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Envelope,
@@ -52,6 +56,7 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import (
+    Base,
     CutGone,
     DocumentCounts,
     Lease,
@@ -68,7 +73,6 @@ if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
 
 __all__ = [
-    "LeaseKeeper",
     "Scheduler",
     "Step",
     "counts_are_due",
@@ -77,6 +81,7 @@ __all__ = [
     "fold_counts",
     "follow_ledger",
     "release_record",
+    "renewed",
 ]
 
 
@@ -89,50 +94,33 @@ _RETIRED = 20
 _SAMPLE = 20_000
 
 
-class LeaseKeeper:
-    """Takes the lease of a model and keeps it. Only its holder can stage a version.
+@contextmanager
+def renewed(state: ModelState, lease: Lease, ttl_ms: int) -> Iterator[None]:
+    """Renew a lease as long as the block runs. Only its holder can stage a version.
 
     state: over a connection of its own, since renewals go on during all other calls.
-    holder: the name of this process.
     ttl_ms: milliseconds without a renewal after which another scheduler may take over.
     """
+    done = threading.Event()
 
-    def __init__(self, state: ModelState, holder: str, ttl_ms: int) -> None:
-        self._state = state
-        self._holder = holder
-        self.ttl_ms = ttl_ms
+    def renew() -> None:
+        # Three renewals in a lease's time: one that is lost or late costs no leadership.
+        while not done.wait(ttl_ms / 3000):
+            try:
+                now = state.acquire(lease.holder, ttl_ms)
+            except StreamtopicError:
+                continue  # staging checks the lease again, and reports the error
+            # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
+            if now is None or now.token != lease.token:
+                return
 
-    def acquire(self) -> Lease | None:
-        """Become or stay leader; return None while another scheduler leads."""
-        return self._state.acquire(self._holder, self.ttl_ms)
-
-    @contextmanager
-    def kept(self, lease: Lease) -> Iterator[None]:
-        """Renew the lease as long as the block runs."""
-        done = threading.Event()
-
-        def renew() -> None:
-            # Three renewals in a lease's time: one that is lost or late costs no leadership.
-            while not done.wait(self.ttl_ms / 3000):
-                try:
-                    now = self._state.acquire(self._holder, self.ttl_ms)
-                except StreamtopicError:
-                    continue  # staging checks the lease again, and reports the error
-                # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
-                if now is None or now.token != lease.token:
-                    return
-
-        thread = threading.Thread(target=renew, name="lease", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
-    def release(self) -> None:
-        """Give leadership up, so that another scheduler need not wait until the lease ends."""
-        self._state.release(Lease(self._holder, 0))
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def counts_are_due(store: CountsStore, reader: Reader) -> bool:
@@ -188,9 +176,7 @@ class Scheduler:
     Raises SettingsError without the noise key.
     """
 
-    def __init__(
-        self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None]) -> None:
         settings, state = service.settings, service.state
         self.state = state
         self.settings = settings
@@ -202,9 +188,8 @@ class Scheduler:
         self._noise_key = NoiseKey(secret(settings, "noise.key"))
         self._ledger = service.ledger
         self._log = service.log
-        # Over a connection of its own, for the thread that renews the lease.
-        renewing = ModelState(service.connect(), settings.model, state.settings)
-        self._lease = LeaseKeeper(renewing, service.holder, int(settings.lease * 1000))
+        self._renewing = ModelState(service.connect(), settings.model, state.settings)
+        self._holder, self._ttl_ms = service.holder, int(settings.lease * 1000)
         self._watch = watch or Watch()
         self._staged = staged
         self._situation = SituationReader(self.reader, state, modeller, settings, service.clock)
@@ -245,15 +230,15 @@ class Scheduler:
     @contextmanager
     def leading(self) -> Iterator[Lease | None]:
         """Yield this scheduler's lease, which lasts as long as the block runs; None if another scheduler leads."""
-        lease = self._lease.acquire()
-        with nullcontext() if lease is None else self._lease.kept(lease):
+        lease = self._renewing.acquire(self._holder, self._ttl_ms)
+        with nullcontext() if lease is None else renewed(self._renewing, lease, self._ttl_ms):
             yield lease
 
     def close(self) -> None:
         """Give leadership up."""
         # First: where Redis is away, the lease ends by itself.
         self._watch.leads = False
-        self._lease.release()
+        self._renewing.release(Lease(self._holder, 0))
 
     def _step(self, lease: Lease) -> Step:
         """Decide as the leader, and act."""
@@ -297,7 +282,7 @@ class Scheduler:
 
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
         """Update the base model and stage the result; retrain where the update cannot be verified."""
-        base = self._situation.base()
+        base = self.state.base_head()
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
         before = base.start.offsets if self.modeller.base_only else None
@@ -382,9 +367,9 @@ class Scheduler:
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version, forgotten)
-        obstacle = self._obstacle(decision, envelope)
-        if obstacle is not None:
-            return Step(obstacle)
+        # A request may have come since the decision.
+        if decision.reason != BY_HAND and (split := self._situation.splits(envelope.cut)) is not None:
+            return Step(split)
         data = pack_payload(plan.payload, envelope)
         envelope = replace(envelope, release=hashlib.sha256(data).hexdigest())
         chunks = to_messages(version, data)
@@ -394,7 +379,6 @@ class Scheduler:
             "seconds": sum(seconds.values()),
             "warm": made.warm,
             "guided": {name: list(seeds) for name, seeds in plan.payload.guided.items()},
-            "unfitted": dict(plan.unfitted),
         }
         passed = made.checked is None or made.checked.passed
         if made.checked is not None and passed:
@@ -406,45 +390,22 @@ class Scheduler:
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         stored = None
         if kind == "retrain":
-            stored = base.stored(plan.kept)
+            stored = replace(base, blob=plan.kept)
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
+        # Nor does one follow another version than the one before it, as after Redis was set back meanwhile.
         result = self.state.stage(lease, version, before=self._parent, release=record, records=records, base=stored)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
-        if self._staged is not None:
-            self._staged()
-        self._tell(envelope, [*remarks(plan), *made.notes], seconds)
+        self._staged()
+        self._watch.staged(kind, seconds)
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
         if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
             self._sums.write(made.fit.words, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
-
-    def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
-        """Return why a version may not be staged after all, None if it may."""
-        version = envelope.version
-        # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
-        # had read back from the ledger, and would give a number again that subscribers hold.
-        self._ledger.catch_up()
-        if self._situation.newest()[0] != self._parent or self._ledger.ledger.newest >= version:
-            return Wait(f"other versions stand there than when version {version} was begun: Redis was set back")
-        # A request may have come since the decision.
-        return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
-
-    def _tell(self, envelope: Envelope, told: Sequence[str], seconds: Mapping[str, float]) -> None:
-        """Tell those who watch or read the log of a version that is staged.
-
-        told: remarks on it.
-        seconds: durations by stage.
-        """
-        version = envelope.version
-        self._watch.staged(envelope.kind, seconds)
-        for remark in told:
-            extra = {"event": "version_remark", "version": version}
-            logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
 
     def _next_version(self) -> int:
         """Return the number of the next version, which neither Redis nor the ledger has."""
@@ -461,7 +422,7 @@ class Scheduler:
             return [recorded(record) for _, record in self.state.releases()]
 
         read = partial(read_documents, made.counts)
-        found = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
+        found = Ingredients(self._noise(version), read, self._tasks, versions=versions)
         # Words that are not known before the noise have no sample either.
         if not self._tasks.withheld and made.words:
             found = replace(found, sample=partial(_sample, made))
@@ -541,8 +502,7 @@ class Scheduler:
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
-        if self._staged is not None:
-            self._staged()
+        self._staged()
         return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:
@@ -643,7 +603,6 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
 def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
-    try:
+    with suppress(CutGone):
         return sample_words(made.counts, made.words, _SAMPLE)
-    except CutGone:
-        return None
+    return None

@@ -13,7 +13,7 @@ from streamtopic.service.instance import suppression_key
 from streamtopic.service.log_history import count_remedy
 from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.ledger_writer import RedisIndex
-from streamtopic.service.schedule.scheduler import LeaseKeeper
+from streamtopic.service.schedule.scheduler import renewed
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.deletions import ResidueState
 from streamtopic.state.meta import stored_settings
@@ -142,10 +142,10 @@ def _leading(service: Opened) -> Iterator[None]:
     settings = service.settings
     # Over a connection of its own, for the thread that renews the lease.
     state = ModelState(service.connect(), settings.model, fixed_of(settings))
-    keeper = LeaseKeeper(state, HOLDER, int(settings.lease * 1000))
-    lease = lead(service.connection, settings.model, HOLDER, keeper.ttl_ms)
+    ttl_ms = int(settings.lease * 1000)
+    lease = lead(service.connection, settings.model, HOLDER, ttl_ms)
     try:
-        with keeper.kept(lease):
+        with renewed(state, lease, ttl_ms):
             yield
     finally:
-        keeper.release()
+        state.release(lease)

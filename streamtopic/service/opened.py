@@ -142,7 +142,7 @@ class Opened:
 
 def fixed_of(settings: Settings) -> ModelSettings:
     """Return the settings that are fixed when the model is created."""
-    return ModelSettings(settings.partitions, settings.cap, settings.partitioner)
+    return ModelSettings(settings.partitions, settings.cap)
 
 
 def open_ledger(service: Opened, connection: Connection, keys: KeyRing) -> LedgerWriter:

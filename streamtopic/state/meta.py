@@ -30,7 +30,6 @@ from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMis
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.document_records import Records
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
-from streamtopic.streams import MURMUR2
 
 __all__ = [
     "CHANGES",
@@ -58,7 +57,7 @@ __all__ = [
     "unpack_numbers",
 ]
 
-STATE_FORMAT = 14
+STATE_FORMAT = 15
 """The number of the form of all bytes in Redis. It changes with them, and a state of another number is refused."""
 
 MOST_UNSUMMED = 8 << 20
@@ -236,13 +235,11 @@ class ModelSettings:
 
     partitions: number of partitions of the documents topic.
     cap: upper bound of a document's weight f(L).
-    partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
     limits: every limit that refuses a record, as `events.LIMITS`.
     """
 
     partitions: int
     cap: int
-    partitioner: str = MURMUR2
     limits: str = LIMITS
 
     @property

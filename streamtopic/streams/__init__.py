@@ -5,7 +5,6 @@ FileLog        a log in files, for one machine
 KafkaLog       a log in a Kafka cluster, with KafkaOptions: servers and credentials
 LogTopic       a topic of a log: its id and its number of partitions
 Message        a record to append
-PARTITIONERS   names of the hashes that can choose the partition of a key
 Record         a record at its place in the log
 TopicNames     a model's topics, with their settings
 open_log       the log at a place
@@ -16,8 +15,6 @@ partition_of   the partition of a key
 from typing import TYPE_CHECKING
 
 from streamtopic.streams.event_log import (
-    MURMUR2,
-    PARTITIONERS,
     EventLog,
     Headers,
     LogTopic,
@@ -35,8 +32,6 @@ if TYPE_CHECKING:
     from streamtopic.streams.kafka_log import KafkaLog
 
 __all__ = [
-    "MURMUR2",
-    "PARTITIONERS",
     "EventLog",
     "FileLog",
     "Headers",

@@ -25,7 +25,6 @@ from streamtopic.errors import ComponentUnreachable, StateCorrupt, UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
-    MURMUR2,
     Closing,
     EventLog,
     LogTopic,
@@ -137,10 +136,10 @@ class FileLog(Closing, EventLog):
             changed = json.dumps({**self.settings(topic), **settings})
             database.execute("UPDATE topics SET settings = ? WHERE name = ?", (changed, topic))
 
-    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; all records are written together, with one time, or none is."""
         known = self._known(topic)
-        partitions = placed(topic, messages, known.partitions, partitioner)
+        partitions = placed(topic, messages, known.partitions)
         places, rows = list[tuple[int, int]](), list[_Row]()
         with self._written() as database:
             timestamp = int(self._clock() * 1000)

@@ -15,7 +15,6 @@ from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageErro
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
-    MURMUR2,
     Closing,
     EventLog,
     LogTopic,
@@ -145,9 +144,9 @@ class KafkaLog(Closing, EventLog):
         while not settings.items() <= self.settings(topic).items() and time.monotonic() < until:
             time.sleep(_PAUSE)
 
-    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
-        partitions = placed(topic, messages, self._count(topic), partitioner)
+        partitions = placed(topic, messages, self._count(topic))
         if not messages:
             return []
         try:

@@ -27,7 +27,7 @@ def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp
         status, out, err = program("init", "--dir", tmp_path / "new", "--json")
         assert status == 0, err
         found = json.loads(out)
-        assert found["state"] == {"action": action, "partitions": 1, "cap": 256, "partitioner": "murmur2"}
+        assert found["state"] == {"action": action, "partitions": 1, "cap": 256}
         assert len(found["topics"]) == 5
     status, out, _ = program("init", "--dir", tmp_path / "new")
     assert status == 0

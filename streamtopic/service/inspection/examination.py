@@ -346,7 +346,7 @@ def examine_state(facts: ModelFacts) -> Iterator[Finding]:
         return
     # For its checks: one that does not fit the settings is an error with its remedy.
     ModelState.open(connection, model, fixed)
-    yield holds("state", f"made for {fixed.partitions} partitions by {fixed.partitioner}, cap {fixed.cap}")
+    yield holds("state", f"made for {fixed.partitions} partitions, cap {fixed.cap}")
     try:
         positions = facts.positions
     except StateMissing:

@@ -247,8 +247,5 @@ def recorded(record: Mapping[str, Any]) -> Envelope:
 
 
 def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
-    """Return, by partition, the offset up to which a recorded version reflects deletions.
-
-    It is {} without a record, and where documents were moved since.
-    """
+    """Return, by partition, the offset up to which a recorded version reflects deletions; {} without a record."""
     return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}

@@ -31,7 +31,7 @@ from streamtopic.monitoring import metrics as catalogue
 from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -66,8 +66,8 @@ class Verdict:
     """How a process is, at one moment.
 
     live: nothing has stood still for too long, or the process is exempt.
-    ready: it is live, has begun its work, neither recovers nor waits for a server, and nothing is wrong with its log.
-    findings: what has stopped, and for how long, in words; then what is wrong with the log.
+    ready: it is live, has begun its work, and neither recovers nor waits for a server.
+    findings: what has stopped, and for how long, in words.
     busy: why it is exempt, to seconds since then.
     waiting: why the work does not get on for now, "" while it does.
     """
@@ -99,7 +99,6 @@ class Health:
         # What takes long now, and since when.
         self._busy: dict[str, float] = {}
         self._waiting: dict[str, str] = {}
-        self._faults: tuple[str, ...] = ()
 
     def moved(self, loop: str = "") -> None:
         """Take that a loop has got on."""
@@ -113,11 +112,6 @@ class Health:
         """Note that a loop does not get on for now, until a server answers again."""
         with self._mutex:
             self._waiting[loop or self._main] = reason
-
-    def found(self, faults: Iterable[str]) -> None:
-        """Take what is wrong with the log now, in words; nothing is wrong any more if it is empty."""
-        with self._mutex:
-            self._faults = tuple(faults)
 
     @contextmanager
     def exempt(self, reason: str) -> Iterator[None]:
@@ -151,10 +145,8 @@ class Health:
             )
             live = bool(busy) or not findings
             waiting = next(iter(self._waiting.values()), "")
-            hindered = waiting or self._faults
-            ready = live and "recovering" not in busy and not hindered and self._signs.keys() <= self._begun
-            findings = (() if live else findings) + self._faults
-            return Verdict(live, ready, findings, busy, waiting)
+            ready = live and "recovering" not in busy and not waiting and self._signs.keys() <= self._begun
+            return Verdict(live, ready, () if live else findings, busy, waiting)
 
 
 def _finding(name: str, seconds: float, waiting: str) -> str:

@@ -377,7 +377,7 @@ def residue_fields(residue: Residue) -> dict[str, Any]:
 
 
 def show_gauges(facts: ModelFacts, watch: Watch) -> None:
-    """Give a process the gauges of what Redis and the log know now, and tell its health whether the log is well.
+    """Give a process the gauges of what Redis and the log know now.
 
     Raises StreamtopicError if a server does not answer, or refuses.
     """
@@ -386,14 +386,6 @@ def show_gauges(facts: ModelFacts, watch: Watch) -> None:
     reads = watch.role != "ingest"
     if not reads and not owned:
         return
-    positions: Mapping[int, Meta] = owned
-    counted = False
-    with suppress(StateMissing):
-        if reads:
-            positions, counted = facts.positions, True
-    # Without the records: ingest compares them when it takes ownership, and once a minute.
-    found = departures(facts.log, facts.topic, facts.settings.partitions, positions, read=False)
-    watch.health.found(one.text for one in found)
     gauges = list(_of_partitions(facts, owned))
     if reads:
         gauges += [
@@ -401,10 +393,9 @@ def show_gauges(facts: ModelFacts, watch: Watch) -> None:
             (catalogue.FORGET_LIMIT, (), facts.settings.max_forget_lag),
             (catalogue.OUTBOX, (), facts.state.waiting()),
         ]
-    # Before every partition was counted for the first time there is nothing else to show.
-    if counted:
-        gauges += _of_deletions(facts)
-        gauges += _of_model(facts)
+        # Before every partition was counted for the first time there is nothing else to show.
+        with suppress(StateMissing):
+            gauges += [*_of_deletions(facts), *_of_model(facts)]
     watch.looked = gauges
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, errors
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka import ConsumerRebalanceListener, KafkaConsumer, errors
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams.event_log import Membership
@@ -28,8 +28,6 @@ _REBALANCE_MS = 120_000
 # The longest time until a member notices that the group shares out again.
 _HEARTBEAT_MS = 3_000
 _LEAVE_SECONDS = 2.0
-# Joining again takes a member that works about a second.
-_FOLLOW_UP_SECONDS = 5.0
 # The time after which the leader of a group notices that its topic has changed.
 _METADATA_MS = 30_000
 
@@ -39,7 +37,8 @@ logger = logging.getLogger("streamtopic.streams")
 class KafkaMembership(Membership):
     """A consumer that takes part in a group and reads nothing: all its partitions are paused. See Membership.
 
-    Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it.
+    A member keeps working on its partitions until the group has shared out again, and then on those that stay with it.
+    A partition may have a new owner a moment before the old one knows: the fencing token decides, as always.
 
     topic: whose partitions the group shares.
     group: name of the group.
@@ -70,7 +69,6 @@ class KafkaMembership(Membership):
         self._fault: StreamtopicError | None = None
         self.lost = f"it has not joined the consumer group {group} yet"
         self._asked = clock()
-        self._follow_up = _FollowUp(clock)
 
     def poll(self, seconds: float) -> frozenset[int]:
         """See Membership.poll; returns at once if ownership has changed since the last call."""
@@ -143,8 +141,6 @@ class KafkaMembership(Membership):
         assigned = frozenset(consumer.assignment())
         consumer.pause(*(assigned - consumer.paused()))
         self._own(frozenset(place.partition for place in assigned))
-        # Here, since the listener calls it in the generation that takes partitions away; one poll may see two of them.
-        self._follow_up.look(consumer)
 
     def _own(self, partitions: frozenset[int]) -> None:
         with self._changed:
@@ -160,7 +156,7 @@ class KafkaMembership(Membership):
             session_timeout_ms=self._session_ms,
             heartbeat_interval_ms=min(self._session_ms // 3, _HEARTBEAT_MS),
             max_poll_interval_ms=max(_REBALANCE_MS, self._session_ms),
-            partition_assignment_strategy=(CooperativeStickyAssignor,),
+            partition_assignment_strategy=(StickyPartitionAssignor,),
             enable_auto_commit=False,
             auto_offset_reset="latest",
             allow_auto_create_topics=False,
@@ -181,47 +177,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def on_partitions_revoked(self, revoked: object) -> None:  # noqa: ARG002 - kafka-python's signature
+    def on_partitions_revoked(self, revoked: object) -> None:
+        """Keep all partitions until the group has shared out again."""
+
+    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - kafka-python's signature
         self._changed()
-
-    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - as above
-        self._changed()
-
-
-class _FollowUp:
-    """Sees to it that a member which gave partitions up joins the group once more: only then they are given to another.
-
-    kafka-python 3.0.12 wants to join again as well, and has been seen to forget it on a busy machine. Until the next
-    rebalance nobody had these partitions, and all members thought that they were well.
-
-    clock: monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._had = frozenset[TopicPartition]()
-        # The generation in which partitions were given up, and since when; None if nothing is open.
-        self._generation: int | None = None
-        self._since = 0.0
-
-    def look(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-        """Ask for another generation if none has followed for some seconds."""
-        coordinator = consumer._coordinator  # noqa: SLF001 - kafka-python tells its generation nowhere else
-        generation = coordinator._generation.generation_id  # noqa: SLF001 - as above
-        has = frozenset(consumer.assignment())
-        if self._had - has:
-            self._generation, self._since = generation, self._clock()
-        elif generation != self._generation:
-            self._generation = None
-        elif self._clock() - self._since > _FOLLOW_UP_SECONDS:
-            logger.warning(
-                "joining the group again: partitions that were given up are nobody's",
-                extra={"event": "partitions_unowned"},
-            )
-            coordinator.request_rejoin()
-            # Once: the client repeats a join until it is answered, and the same request again would change nothing.
-            self._generation = None
-        self._had = has
 
 
 def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above

@@ -70,6 +70,12 @@ def mapped(error: Exception, options: KafkaOptions, right: str = "") -> Streamto
                 f"Kafka at {servers} no longer holds the next record ({text}): its log was shortened; run `streamtopic "
                 "rebuild`"
             )
+        case errors.KafkaTimeoutError() if right.startswith("Write"):
+            # kafka-python does not say why a record was not confirmed.
+            return ComponentUnreachable(
+                f"Kafka at {servers} does not answer, or has too few replicas in sync ({text}): start its brokers, or "
+                "compare min.insync.replicas (`streamtopic doctor` does)"
+            )
         case _:
             return ComponentUnreachable(
                 f"Kafka at {servers} does not answer ({text}): start it, or correct its address or protocol"

@@ -4,14 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka import KafkaAdminClient, TopicPartition, errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
@@ -38,7 +37,6 @@ T = TypeVar("T")
 
 # Only an administrator changes the number of partitions of a topic.
 _REMEMBER_SECONDS = 60.0
-_EXPLAIN_SECONDS = 3.0
 _ASK_MS = 5_000
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
@@ -149,11 +147,7 @@ class KafkaLog(Closing, EventLog):
         partitions = placed(topic, messages, self._count(topic))
         if not messages:
             return []
-        try:
-            offsets = self._writer.append(topic, messages, partitions)
-        except ComponentUnreachable as error:
-            raise self._explained(topic, error) from error.__cause__
-        return list(zip(partitions, offsets, strict=True))
+        return list(zip(partitions, self._writer.append(topic, messages, partitions), strict=True))
 
     def read(
         self,
@@ -275,20 +269,6 @@ class KafkaLog(Closing, EventLog):
         place = TopicPartition(topic, partition)
         right = f"Read of topic {topic}"
         return retried(lambda: consumers.ask(lambda consumer: question(consumer, place)), self.options, right)
-
-    def _explained(self, topic: str, fault: ComponentUnreachable) -> ComponentUnreachable:
-        """Return the error of an append that was not confirmed; it names the replicas if some are not in sync."""
-        # kafka-python only says that the time was up. Brokers that answer at all answer this soon.
-        patience = min(_EXPLAIN_SECONDS, self.options.patience)
-        with suppress(StreamtopicError), KafkaLog(replace(self.options, patience=patience)) as looking:
-            found = looking.describe(topic)
-            if found.in_sync < found.replicas:
-                return ComponentUnreachable(
-                    f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas "
-                    f"in sync ({found.in_sync} of {found.replicas}): bring its brokers back, or compare "
-                    "min.insync.replicas"
-                )
-        return fault
 
     def _count(self, topic: str) -> int:
         return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")

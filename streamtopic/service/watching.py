@@ -49,7 +49,6 @@ __all__ = ["PUBLISH", "STALLED_AFTER", "Health", "Watch", "serving", "watched"]
 PUBLISH = "publish"
 """Name of the loop that publishes."""
 
-_STAGES = {"self check": "self_check", "noise and release": "release"}
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -242,12 +241,10 @@ class Watch:
         if progress.records:
             self.observe(catalogue.COMMIT, progress.seconds)
 
-    def staged(self, kind: str, seconds: Mapping[str, float]) -> None:
-        """Take that a version was staged, and the seconds that it took by stage."""
+    def staged(self, kind: str) -> None:
+        """Take that a version was staged."""
         self.blocked = ""
         self.add(catalogue.RELEASES, kind)
-        for stage, spent in seconds.items():
-            self.observe(catalogue.STEP, spent, kind, _STAGES.get(stage, "learn"))
 
     def confirmed(self, ages: Sequence[float]) -> None:
         """Take that receipts are in the log: the seconds since each delete was sent."""

@@ -427,11 +427,8 @@ def _of_deletions(facts: ModelFacts) -> Iterator[Gauge]:
 
 
 def _of_model(facts: ModelFacts) -> Iterator[Gauge]:
-    """Yield the gauges of documents, memory and the newest version."""
+    """Yield the gauges of documents and the newest version."""
     yield catalogue.DOCUMENTS, (), facts.documents
-    used = facts.state.connection.information().get("used_memory")
-    if used is not None:
-        yield catalogue.REDIS_BYTES, (), used
     _, record = facts.newest
     if record:
         yield catalogue.RELEASE, (), record["created"] / 1000

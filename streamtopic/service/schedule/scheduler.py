@@ -415,7 +415,7 @@ class Scheduler:
         self._failed = None
         if self._staged is not None:
             self._staged()
-        self._tell(envelope, [*remarks(plan), *made.notes], seconds)
+        self._tell(envelope, [*remarks(plan), *made.notes])
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
@@ -434,14 +434,10 @@ class Scheduler:
         # A request may have come since the decision.
         return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
 
-    def _tell(self, envelope: Envelope, told: Sequence[str], seconds: Mapping[str, float]) -> None:
-        """Tell those who watch or read the log of a version that is staged.
-
-        told: remarks on it.
-        seconds: durations by stage.
-        """
+    def _tell(self, envelope: Envelope, told: Sequence[str]) -> None:
+        """Tell those who watch or read the log of a version that is staged. told: remarks on it."""
         version = envelope.version
-        self._watch.staged(envelope.kind, seconds)
+        self._watch.staged(envelope.kind)
         for remark in told:
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)

@@ -273,7 +273,7 @@ def provision(
 
 
 def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
-    """Return the settings of a topic that differ: name to (present value, wanted value)."""
+    """Return the settings of a topic that differ: name to (present value, wanted value); {} in files, without any."""
     have = log.settings(topic)
-    other = {name: value for name, value in wanted.items() if have.get(name) != value}
+    other = {name: value for name, value in wanted.items() if have and have.get(name) != value}
     return {name: (have.get(name), value) for name, value in other.items()}

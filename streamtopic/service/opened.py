@@ -53,10 +53,10 @@ def opened(
             leads = stack.enter_context(instance.locked(settings.dir, service=resident))
         found = Opened(settings, clock, stack, leads=leads, kept=kept)
         if settings.dir is not None:
-            # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder. Topics in
-            # Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
+            # Nobody runs `init` for an instance in a folder. Topics in Kafka belong to the operator: missing ones are
+            # made here, and only `init` changes the others.
             topics = instance.topic_settings(settings)
-            instance.provision(found.log, found.names, settings.partitions, topics, change=settings.kafka is None)
+            instance.provision(found.log, found.names, settings.partitions, topics, change=False)
             instance.make_keys(settings)
         yield found
 

@@ -249,13 +249,12 @@ class EventLog(Protocol):
         """Return what is known of a topic. The log is asked at each call; nothing is remembered."""
         ...
 
-    def settings(self, topic: str) -> Mapping[str, str]:
-        """Return Kafka's topic settings that are in effect; in files, those that the topic was given."""
-        ...
+    def settings(self, topic: str) -> Mapping[str, str]:  # noqa: ARG002 - of a log that has settings
+        """Return Kafka's topic settings that are in effect; files have none."""
+        return {}
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change these settings of a topic; its other settings stay."""
-        ...
+        """Change these settings of a topic; its other settings stay. Files have none."""
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.

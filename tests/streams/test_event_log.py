@@ -70,8 +70,6 @@ def test_what_is_not_there_is_refused(log, news):
         (lambda: log.read(news, 3, 0), UsageError, "partitions 0 to 2"),
         (lambda: log.end(news, 3), UsageError, "partitions 0 to 2"),
         (lambda: append(log, "other", b"k", b"v"), UsageError, "does not exist"),
-        (lambda: log.settings("other"), UsageError, "does not exist"),
-        (lambda: log.configure("other", {}), UsageError, "does not exist"),
         *((lambda bad=bad: log.create(bad, 1), UsageError, "not usable") for bad in ("../x", "", "..", "x" * 250)),
     ):
         with pytest.raises(error, match=match):
@@ -104,14 +102,6 @@ def test_threads_share_a_log(log, news):
         list(pool.map(work, range(3)))
     for partition in range(3):
         assert [record.value for record in everything(log, news, partition)] == [b"%d" % i for i in range(40)]
-
-
-def test_settings_can_be_read_and_changed(log, name):
-    """A topic has the settings that it was made with, and those that are changed later; the others stay."""
-    log.create(name, 1, {"cleanup.policy": "compact", "retention.ms": "1000"})
-    log.configure(name, {"retention.ms": "2000"})
-    settings = log.settings(name)
-    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("compact", "2000")
 
 
 def test_limits_of_a_read(log, news):

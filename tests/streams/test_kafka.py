@@ -36,6 +36,17 @@ def topic(log, name):
     return name
 
 
+def test_settings_can_be_read_and_changed(log, name):
+    """A topic has the settings that it was made with, and those that are changed later; the others stay."""
+    log.create(name, 1, {"cleanup.policy": "compact", "retention.ms": "1000"})
+    log.configure(name, {"retention.ms": "2000"})
+    settings = log.settings(name)
+    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("compact", "2000")
+    for act in (lambda: log.settings("other"), lambda: log.configure("other", {})):
+        with pytest.raises(UsageError, match="does not exist"):
+            act()
+
+
 @pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
 def test_a_refused_record_is_named_and_the_next_is_taken(log, topic, bad):
     """What the broker does not take is a usage error; the producer goes on with good records, none of them twice."""

@@ -283,7 +283,7 @@ def examine_log(log: EventLog, settings: Settings, topics: Mapping[str, Mapping[
     names = TopicNames(settings.model)
     for topic, wanted in topics.items():
         count, right = log.partitions(topic), wanted_partitions(names, topic, settings.partitions)
-        changed = differing(log, topic, wanted) if settings.kafka is not None and count == right else {}
+        changed = differing(log, topic, wanted) if count == right else {}
         detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
         loses = "cleanup.policy" in changed or (topic == names.ledger and not changed.keys().isdisjoint(_RETENTION))
         lost = f"{_INIT}: documents or receipts would be lost, or deleted text would stay"

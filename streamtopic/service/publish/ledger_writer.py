@@ -227,7 +227,7 @@ class LedgerWriter(IndexedLedger):
 def _refuse_losing(log: EventLog, topic: str, kept: Mapping[str, str]) -> None:
     """Raise StateMismatch where a topic would lose records that must be kept. kept: name to the value that keeps."""
     have = log.settings(topic)
-    # A log in files may have no settings, and then it keeps every record.
+    # A log in files has no settings, and keeps every record.
     losing = [f"{name}={have[name]}" for name, value in kept.items() if have.get(name) not in {None, value}]
     if losing:
         raise StateMismatch(

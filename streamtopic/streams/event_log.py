@@ -29,8 +29,6 @@ __all__ = [
     "Message",
     "Record",
     "TopicNames",
-    "check_count",
-    "check_name",
     "check_offset",
     "check_partition",
     "check_topic",
@@ -235,7 +233,7 @@ class EventLog(Protocol):
     """
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic. One that exists stays as it is; with another number of partitions it raises StateMismatch.
+        """Make a topic. One that exists stays as it is, whatever its number of partitions.
 
         settings: Kafka's topic settings; a log ignores those that it has no use for.
         """
@@ -253,8 +251,9 @@ class EventLog(Protocol):
         """Return Kafka's topic settings that are in effect; files have none."""
         return {}
 
-    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - as above
         """Change these settings of a topic; its other settings stay. Files have none."""
+        return
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.
@@ -349,8 +348,7 @@ class Membership:
 
         seconds: how long to wait for a change.
 
-        Call it every few seconds. Raises SettingsError if the cluster refuses the group to this user, and
-        ComponentUnreachable after many minutes without an answer.
+        Call it every few seconds. Raises SettingsError if the cluster refuses the group to this user.
         """
         return self._owned
 
@@ -395,24 +393,6 @@ def within(records: Iterable[Record], max_records: int, max_bytes: int) -> list[
             break
         found.append(record)
     return found
-
-
-TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
-
-
-def check_name(topic: str) -> None:
-    """Raise UsageError for a name that no topic can have."""
-    if not TOPIC.match(topic):
-        raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
-
-
-def check_count(topic: str, existing: int, wanted: int) -> None:
-    """Raise StateMismatch for a topic that exists with another number of partitions."""
-    if existing != wanted:
-        raise StateMismatch(
-            f"topic {topic} has {existing} partitions, not {wanted}: set partitions = {existing}, or rebuild "
-            "into a new log"
-        )
 
 
 def check_topic(topic: str, count: int, where: object) -> int:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from streamtopic.errors import ComponentUnreachable, StateCorrupt, UsageError
+from streamtopic.errors import ComponentUnreachable, StateCorrupt
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
@@ -29,8 +29,6 @@ from streamtopic.streams.event_log import (
     LogTopic,
     Message,
     Record,
-    check_count,
-    check_name,
     check_offset,
     check_partition,
     check_topic,
@@ -100,9 +98,6 @@ class FileLog(Closing, EventLog):
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 - of Kafka
         """See EventLog.create; settings are ignored: only a call of `compact` erases anything."""
-        check_name(topic)
-        if partitions > 1 << PARTITION_BITS:
-            raise UsageError(f"topic {topic} can have {1 << PARTITION_BITS} partitions in a file, not {partitions}")
         with self._guard():
             if not self._path.exists():
                 self._make()
@@ -110,7 +105,6 @@ class FileLog(Closing, EventLog):
             # Of several processes that create a topic, one decides.
             given = topic, secrets.token_hex(16), partitions
             database.execute("INSERT OR IGNORE INTO topics (name, id, partitions) VALUES (?, ?, ?)", given)
-        check_count(topic, self.partitions(topic), partitions)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions."""

@@ -19,17 +19,14 @@ from streamtopic.streams.event_log import (
     LogTopic,
     Message,
     Record,
-    check_count,
-    check_name,
     check_partition,
     check_topic,
     placed,
 )
-from streamtopic.streams.kafka_clients import SharedClient, Writer, connect, retried
+from streamtopic.streams.kafka_clients import SharedClient, TopicReader, Writer, connect, consumer_of, retried
 from streamtopic.streams.kafka_compat import records_in
 from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.kafka_reader import TopicReader, consumer_of
 
 __all__ = ["KafkaLog", "KafkaOptions"]
 
@@ -80,31 +77,29 @@ class KafkaLog(Closing, EventLog):
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; the brokers' default decides on replicas."""
-        check_name(topic)
-        existing = self.describe(topic).partitions
-        if not existing:
-            # -1 asks for the default.
-            described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings or {})}
+        if self.describe(topic).partitions:
+            return
+        # -1 asks for the default.
+        described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings or {})}
 
-            def make(admin: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-                try:
-                    admin.create_topics({topic: described})
-                except errors.TopicAlreadyExistsError:
-                    pass
-                except errors.InvalidReplicationFactorError as error:
-                    # A broker whose word to its controller is late is fenced, and takes a topic once it was heard.
-                    if "fenced" in str(error):
-                        raise errors.BrokerNotAvailableError(str(error)) from error
-                    raise
-                # The answer comes before all brokers know of the topic, and the next call may reach another one.
-                admin.wait_for_topics([topic], timeout_ms=_ASK_MS)
-
+        def make(admin: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
             try:
-                self._administer(make, f"Create of topic {topic}")
-            except UsageError as error:
-                raise UsageError(f"topic {topic} cannot be made: {error}") from error
-            existing = self._described(topic, made=True).partitions
-        check_count(topic, existing, partitions)
+                admin.create_topics({topic: described})
+            except errors.TopicAlreadyExistsError:
+                pass
+            except errors.InvalidReplicationFactorError as error:
+                # A broker whose word to its controller is late is fenced, and takes a topic once it was heard.
+                if "fenced" in str(error):
+                    raise errors.BrokerNotAvailableError(str(error)) from error
+                raise
+            # The answer comes before all brokers know of the topic, and the next call may reach another one.
+            admin.wait_for_topics([topic], timeout_ms=_ASK_MS)
+
+        try:
+            self._administer(make, f"Create of topic {topic}")
+        except UsageError as error:
+            raise UsageError(f"topic {topic} cannot be made: {error}") from error
+        self._described(topic, made=True)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions; a count is remembered for a minute."""

@@ -18,8 +18,6 @@ from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["KafkaMembership"]
 
-# A process that loses the brokers for less than this does not end: a new one could not reach them either.
-_PATIENCE_SECONDS = 1800.0
 _PAUSE_SECONDS = 1.0
 # A program that has not polled for so long does not work any more: others may have its partitions.
 _BUSY_SECONDS = 300.0
@@ -96,25 +94,25 @@ class KafkaMembership(Membership):
 
     def _run(self) -> None:
         """Take part until told to leave, as a new member after each error."""
-        failing_since: float | None = None
+        failing = False
         while not self._left.is_set():
             if not self._wanted:
                 self._left.wait(_PAUSE_SECONDS)
                 continue
             try:
                 with _closing(self._join()) as consumer:
-                    failing_since = None
+                    failing = False
                     self._take_part(consumer)
             except (StreamtopicError, errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options, f"Read of group {self._group}")
                 self.lost = str(fault)
-                if failing_since is None:
+                if not failing:
                     extra = {"event": "group_left"}
                     logger.warning("left the consumer group %s: %s", self._group, fault, extra=extra)
-                    failing_since = self._clock()
-                refused = isinstance(fault, SettingsError)
-                passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused
-                if not passing or self._clock() - failing_since > _PATIENCE_SECONDS:
+                failing = True
+                # While no broker answers, a new process could not reach one either.
+                passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError))
+                if not passing or isinstance(fault, SettingsError):
                     with self._changed:
                         self._fault, self._owned = fault, frozenset()
                         self._changed.notify_all()

@@ -14,7 +14,8 @@ from kafka_topics import until_compacted
 from servers.kafka_broker import KafkaBroker
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
-from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
+from streamtopic.streams import KafkaOptions, Message, Record, kafka_clients
+from streamtopic.streams.kafka_log import KafkaLog
 from waiting import PATIENCE, until
 
 
@@ -126,10 +127,10 @@ def reader_of(monkeypatch, answers):
         return {TopicPartition("t", 0): [batch]} if records else {}
 
     consumer.poll = poll
-    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: consumer)
-    monkeypatch.setattr(kafka_reader, "read_all_records", lambda made, told: setattr(made, "answered", told))
+    monkeypatch.setattr(kafka_clients, "connect", lambda *_, **__: consumer)
+    monkeypatch.setattr(kafka_clients, "read_all_records", lambda made, told: setattr(made, "answered", told))
     ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: 6)
-    return kafka_reader.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
+    return kafka_clients.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
 
 
 @pytest.mark.parametrize("answers", [[None] * 8, [0, 0], [0] * 8])

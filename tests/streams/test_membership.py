@@ -13,7 +13,8 @@ import pytest
 
 import waiting
 from servers.kafka_broker import KafkaBroker
-from streamtopic.streams import KafkaLog, KafkaOptions, kafka_membership
+from streamtopic.streams import KafkaOptions, kafka_membership
+from streamtopic.streams.kafka_log import KafkaLog
 
 pytestmark = pytest.mark.slow
 

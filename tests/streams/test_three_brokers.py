@@ -14,7 +14,8 @@ from servers.kafka_broker import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.settings import load
-from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaOptions
+from streamtopic.streams.kafka_log import KafkaLog
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from streamtopic.service.assembly import reader_of
 from streamtopic.service.log_history import departures, hidden
 from streamtopic.service.publish.published import finite
 from streamtopic.service.schedule.modeller import Base
-from streamtopic.service.schedule.situation import accepted, last_version, suspects, unserved
+from streamtopic.service.schedule.situation import accepted, last_version, suspects
 from streamtopic.service.watching import STALLED_AFTER
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, Reader, Suppressed
@@ -262,9 +262,7 @@ def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
     running, counting: whether a scheduler leads, and whether somebody counts; None if that cannot be seen.
     lag: number of records that are not counted yet.
     words: number of words of live documents, by partition.
-    word_ids: number of word ids given so far, also to words that are gone, by partition.
     hidden: records that cannot be read before a transaction ends.
-    unserved_deletions: number of deletions that no version reflects yet.
     new_documents: number of documents that came since the newest version.
     suppressed: number of ids and subjects that are suppressed.
     guarantee, ratio, covered, unfitted: of the newest version. ratio: of the noise to the model. unfitted: for each
@@ -290,7 +288,6 @@ def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
         "forget_set": facts.forget_set,
         "capacity": capacity,
         "capacity_rule": None if base is None or capacity is None else base.capacity_rule,
-        "unserved_deletions": 0 if last is None else len(unserved(facts.reader, metas, last.cut)),
         "new_documents": 0 if last is None else accepted(metas) - last.counted,
         "epsilon_budget": facts.settings.budget,
         **finite({name: record.get(name, before) for name, before in _RECORD.items()}),
@@ -298,7 +295,6 @@ def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
         "decision": decision,
         "decided": decided,
         "words": {partition: meta.words for partition, meta in metas.items()},
-        "word_ids": {partition: meta.next_word for partition, meta in metas.items()},
         "lag": sum(one.lag for one in facts.partitions),
         "suppressed": sum(value.startswith(b"suppress") for value in kept.values()),
         "hidden": [{"partition": one.partition, "records": one.records, "since": one.since} for one in facts.hidden],

@@ -291,11 +291,6 @@ class Settings(_Table):
     partitions: int = Field(
         1, ge=1, le=1024, description="Partitions of the documents topic; fixed when a model is created."
     )
-    partitioner: Literal["murmur2", "crc32"] = Field(
-        "murmur2",
-        description="Hash by which producers choose the partition of a document's id: `murmur2` (Kafka's Java client, "
-        "kafka-python) or `crc32` (librdkafka's default); fixed when a model is created.",
-    )
     topics: int = Field(20, ge=1, le=1000, description="Number of topics to learn.")
     guided: Guided = Field(
         {},

@@ -4,7 +4,8 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewPartitions
 
 from streamtopic.documents.events import encode_heartbeat
-from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaOptions
+from streamtopic.streams.kafka_log import KafkaLog
 from waiting import until
 
 HASTY = {

@@ -7,9 +7,8 @@ from typing import Self
 
 from streamtopic.documents.deletion_record import Wanted, encode_request
 from streamtopic.documents.events import encode_add, encode_delete
-from streamtopic.errors import UsageError
 from streamtopic.monitoring.tracing import producing
-from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, open_log
+from streamtopic.streams import EventLog, KafkaOptions, Message, TopicNames, open_log
 from streamtopic.streams.event_log import Closing
 
 __all__ = ["Deletion", "DocumentProducer"]
@@ -46,8 +45,6 @@ class DocumentProducer(Closing):
         in files.
     model: name of the model.
     new_id: makes request ids.
-    partitioner: `murmur2` or `crc32`, as the model's setting `partitioner`; the service refuses an add in another
-        partition than that of its key.
     new_salt: makes salts of receipts, at least 16 bytes that nobody can guess.
 
     Every method raises InvalidEvent for a record that the service would refuse, UsageError if the topics are missing
@@ -62,19 +59,13 @@ class DocumentProducer(Closing):
         *,
         model: str,
         new_id: Callable[[], str] = lambda: secrets.token_hex(12),
-        partitioner: str = MURMUR2,
         new_salt: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        # Refused now, not at the first record.
-        if partitioner not in PARTITIONERS:
-            known = ", ".join(PARTITIONERS)
-            raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {known}")
         names = TopicNames(model)
         self._topic = names.documents
         self._requests = names.requests
         self._log, self._owned = open_log(log)
         self._new_id = new_id
-        self._partitioner = partitioner
         self._new_salt = new_salt
 
     def add(
@@ -156,7 +147,7 @@ class DocumentProducer(Closing):
             self._log.close()
 
     def _append(self, messages: list[Message]) -> list[tuple[int, int]]:
-        return self._log.append_many(self._topic, messages, self._partitioner)
+        return self._log.append_many(self._topic, messages)
 
     def _send(self, messages: list[Message]) -> int:
         count = len(self._append(messages)) if messages else 0

@@ -60,7 +60,7 @@ def _init(args: argparse.Namespace) -> int:
         known = ModelState.find(service.connection, settings.model) is not None
         fixed = service.state.settings
     action = "found" if known else "made"
-    state = {"action": action, "partitions": fixed.partitions, "cap": fixed.cap, "partitioner": fixed.partitioner}
+    state = {"action": action, "partitions": fixed.partitions, "cap": fixed.cap}
     made = [dataclasses.asdict(topic) for topic in topics]
     rows = table_of(made, "topic", "action", "partitions", "changed")
     return answer(args, {"topics": made, "state": state}, *aligned(state), "", block=rows)

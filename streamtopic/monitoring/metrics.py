@@ -49,7 +49,6 @@ def _seconds(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> 
 
 
 _COMMIT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_STEP = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
 _STAGE = (1.0, 10.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
 
 BUILD = _gauge("build_info", "Always 1; the labels say which program runs, in which role.", "role", "version", "python")
@@ -95,7 +94,6 @@ OWNED = _gauge("partitions_owned", "Partitions that this process counts.")
 LEADER = _gauge("leader", "1 while this scheduler leads, 0 while it waits to lead.")
 PARTITIONS = _gauge("partitions", "Partitions of the model; as many must be owned by all ingest processes together.")
 DOCUMENTS = _gauge("documents", "Live documents.")
-REDIS_BYTES = _gauge("redis_bytes", "Memory that Redis uses; `streamtopic doctor` compares it with the limit.")
 FORGET_PENDING = _gauge(
     "forget_pending",
     "Deletions on their way, by where they are: `held` and `paused` are documents or subjects that requests name; "
@@ -124,13 +122,6 @@ BUDGET = _gauge(
     "of",
 )
 RELEASE = _gauge("release_timestamp_seconds", "When the newest version was made.")
-STEP = _seconds(
-    "step_seconds",
-    "Time of a step that made a version, by its kind and by stage: `learn`, `self_check`, `release`.",
-    "kind",
-    "stage",
-    buckets=_STEP,
-)
 RELEASES = _counter("releases_total", "Versions staged, by kind: `retrain` or `unlearn`.", "kind")
 SELF_CHECKS = _counter(
     "self_checks_total",
@@ -152,9 +143,7 @@ ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
     {
         "Process": (BUILD, LIVE, BUSY, INTERRUPTIONS),
         "Ingest": (RECORDS, REJECTED, LAG_RECORDS, LAG_SECONDS, LAST_COMMIT, COMMIT, WORDS, OWNED),
-        "Model": (
-            LEADER, PARTITIONS, DOCUMENTS, REDIS_BYTES, BUDGET, RELEASE, STEP, RELEASES, SELF_CHECKS, BLOCKED_RELEASE,
-        ),
+        "Model": (LEADER, PARTITIONS, DOCUMENTS, BUDGET, RELEASE, RELEASES, SELF_CHECKS, BLOCKED_RELEASE),
         "Forgetting": (FORGET_PENDING, FORGET_OLDEST, FORGET_LIMIT, FORGET_STAGE),
         "Publishing": (OUTBOX, RECEIPTS, ALIVE, WITNESSES),
     }

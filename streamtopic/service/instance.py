@@ -68,14 +68,13 @@ WAIT = 60.0
 
 
 @contextmanager
-def locked(root: Path, *, service: bool, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
+def locked(root: Path, *, service: bool) -> Iterator[bool]:
     """Lock an instance as long as the block runs; yield whether this process works on it, and False if a service does.
 
     One process works on an instance. Others send events to a service, or wait for a command.
 
     root: the instance's folder.
     service: whether this process stays, so that others send events to it and do not wait.
-    clock: seconds that only grow.
 
     Raises ComponentUnreachable if another command takes longer than a minute.
     """
@@ -91,7 +90,7 @@ def locked(root: Path, *, service: bool, clock: Callable[[], float] = time.monot
     (root / "instance.lock").touch(mode=0o600)
     # To append: opening must not erase the word of the process that holds the lock. The end of the process unlocks too.
     with (root / "instance.lock").open("a+", encoding="ascii") as file:
-        if not _lock(file, root, clock):
+        if not _lock(file, root):
             yield False
             return
         file.truncate(0)
@@ -105,9 +104,9 @@ def locked(root: Path, *, service: bool, clock: Callable[[], float] = time.monot
             file.truncate(0)
 
 
-def _lock(file: IO[str], root: Path, clock: Callable[[], float]) -> bool:
+def _lock(file: IO[str], root: Path) -> bool:
     """Lock the file of an instance, once other commands have ended; return False if a service has it."""
-    deadline = clock() + WAIT
+    deadline = time.monotonic() + WAIT
     while True:
         # The kernel frees the lock when its holder dies, so no file has to be cleaned up after a kill.
         try:
@@ -116,7 +115,7 @@ def _lock(file: IO[str], root: Path, clock: Callable[[], float]) -> bool:
             file.seek(0)
             if file.read() == "service":
                 return False
-            if clock() > deadline:
+            if time.monotonic() > deadline:
                 raise ComponentUnreachable(
                     f"another command has worked on {root} for {WAIT:.0f} s: try later"
                 ) from None
@@ -273,7 +272,7 @@ def provision(
 
 
 def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
-    """Return the settings of a topic that differ: name to (present value, wanted value)."""
+    """Return the settings of a topic that differ: name to (present value, wanted value); {} in files, without any."""
     have = log.settings(topic)
-    other = {name: value for name, value in wanted.items() if have.get(name) != value}
+    other = {name: value for name, value in wanted.items() if have and have.get(name) != value}
     return {name: (have.get(name), value) for name, value in other.items()}

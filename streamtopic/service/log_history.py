@@ -65,16 +65,14 @@ class Departure:
         return f"{self.fault}: {self.remedy}"
 
 
-def departures(
-    log: EventLog, topic: str, partitions: int, positions: Mapping[int, Meta], *, read: bool = True
-) -> list[Departure]:
+def departures(log: EventLog, topic: str, partitions: int, positions: Mapping[int, Meta]) -> list[Departure]:
     """Return the ways in which a log is not the one that was counted.
 
     topic: the documents topic.
     partitions: number of partitions of the model.
     positions: partition to what was counted of it.
-    read: whether the last record of each partition is read and compared. A user without the right to read documents
-        goes by ids and offsets.
+
+    A user without the right to read documents goes by ids and offsets.
 
     Raises ComponentUnreachable, and SettingsError for a user who may not even see the topic.
     """
@@ -88,7 +86,7 @@ def departures(
     found = []
     for partition, meta in positions.items():
         departure = _of_offsets(log, topic, partition, meta) or _of_topic(known.id, topic, partition, meta)
-        if departure is None and read:
+        if departure is None:
             # Without the right to read, ids and offsets have to do.
             with suppress(SettingsError):
                 departure = _of_last_record(log, topic, partition, meta)

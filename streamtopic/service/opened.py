@@ -18,17 +18,15 @@ from streamtopic.local import LocalRedis
 from streamtopic.service import instance
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.state import Connection, ModelSettings, ModelState
-from streamtopic.streams import FileLog, TopicNames, open_log
+from streamtopic.streams import FileLog, KafkaOptions, TopicNames, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from streamtopic.service.publish.witnesses import Witnesses
     from streamtopic.settings import Settings
     from streamtopic.signed import KeyRing
     from streamtopic.streams import EventLog
-    from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["Opened", "fixed_of", "kafka_options", "open_ledger", "opened"]
 
@@ -53,10 +51,10 @@ def opened(
             leads = stack.enter_context(instance.locked(settings.dir, service=resident))
         found = Opened(settings, clock, stack, leads=leads, kept=kept)
         if settings.dir is not None:
-            # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder. Topics in
-            # Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
+            # Nobody runs `init` for an instance in a folder. Topics in Kafka belong to the operator: missing ones are
+            # made here, and only `init` changes the others.
             topics = instance.topic_settings(settings)
-            instance.provision(found.log, found.names, settings.partitions, topics, change=settings.kafka is None)
+            instance.provision(found.log, found.names, settings.partitions, topics, change=False)
             instance.make_keys(settings)
         yield found
 
@@ -142,7 +140,7 @@ class Opened:
 
 def fixed_of(settings: Settings) -> ModelSettings:
     """Return the settings that are fixed when the model is created."""
-    return ModelSettings(settings.partitions, settings.cap, settings.partitioner)
+    return ModelSettings(settings.partitions, settings.cap)
 
 
 def open_ledger(service: Opened, connection: Connection, keys: KeyRing) -> LedgerWriter:
@@ -164,15 +162,9 @@ def _witnesses(settings: Settings) -> Witnesses | None:
 
 def kafka_options(settings: Settings) -> KafkaOptions:
     """Return the options by which Kafka is reached. Raises SettingsError if no servers are set."""
-    # Imported here: an instance without Kafka must not load its client.
-    from streamtopic.streams.kafka_options import KafkaOptions
-
     if settings.kafka is None:
         raise SettingsError("setting `kafka` is not set: give Kafka's servers, host:port,host:port")
     password = settings.kafka_sasl_password
-
-    def path(name: Path | None) -> str | None:
-        return None if name is None else str(name)
 
     return KafkaOptions(
         servers=settings.kafka,
@@ -180,6 +172,6 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         sasl_mechanism=settings.kafka_sasl_mechanism,
         sasl_username=settings.kafka_sasl_username,
         sasl_password=None if password is None else password.get_secret_value(),
-        ssl_cafile=path(settings.kafka_ssl_cafile),
-        ssl_certfile=path(settings.kafka_ssl_certfile),
+        ssl_cafile=settings.kafka_ssl_cafile,
+        ssl_certfile=settings.kafka_ssl_certfile,
     )

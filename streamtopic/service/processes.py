@@ -126,7 +126,7 @@ def run_part(role: Role, settings: Settings, stop: threading.Event, say: Say, *,
     leave_in_time(stop)
 
     def work() -> None:
-        with opened(settings, resident=True) as service, ExitStack() as parts, _heard_at_once(watch):
+        with opened(settings, resident=True) as service, ExitStack() as parts:
             service.refuse_others()
             service.connection.ping()
             parts.enter_context(looked_at(service, watch))
@@ -341,16 +341,6 @@ def _insist(attempt: Callable[[], None], stop: threading.Event, watch: Watch, sa
             say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
             began = time.monotonic() + pause
             stop.wait(pause)
-
-
-@contextmanager
-def _heard_at_once(watch: Watch) -> Iterator[None]:
-    """Tell an error before the service is closed, which may wait for the same server once more."""
-    try:
-        yield
-    except (ComponentUnreachable, SettingsError, StateError) as error:
-        watch.hindered(str(error))
-        raise
 
 
 def _may_pass(error: StreamtopicError, *, was_well: bool) -> bool:

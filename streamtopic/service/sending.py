@@ -44,7 +44,7 @@ def send(service: Opened, messages: Sequence[Message]) -> list[tuple[int, int]]:
             positions = Reader(service.connection, settings.model, settings.partitions).positions()
             if found := departures(log, topic, settings.partitions, positions):
                 raise StateMismatch(f"nothing was written: {found[0].text}")
-    return log.append_many(topic, messages, settings.partitioner)
+    return log.append_many(topic, messages)
 
 
 def add(

@@ -31,7 +31,7 @@ from streamtopic.monitoring import metrics as catalogue
 from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -49,7 +49,6 @@ __all__ = ["PUBLISH", "STALLED_AFTER", "Health", "Watch", "serving", "watched"]
 PUBLISH = "publish"
 """Name of the loop that publishes."""
 
-_STAGES = {"self check": "self_check", "noise and release": "release"}
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -66,8 +65,8 @@ class Verdict:
     """How a process is, at one moment.
 
     live: nothing has stood still for too long, or the process is exempt.
-    ready: it is live, has begun its work, neither recovers nor waits for a server, and nothing is wrong with its log.
-    findings: what has stopped, and for how long, in words; then what is wrong with the log.
+    ready: it is live, has begun its work, and neither recovers nor waits for a server.
+    findings: what has stopped, and for how long, in words.
     busy: why it is exempt, to seconds since then.
     waiting: why the work does not get on for now, "" while it does.
     """
@@ -99,7 +98,6 @@ class Health:
         # What takes long now, and since when.
         self._busy: dict[str, float] = {}
         self._waiting: dict[str, str] = {}
-        self._faults: tuple[str, ...] = ()
 
     def moved(self, loop: str = "") -> None:
         """Take that a loop has got on."""
@@ -113,11 +111,6 @@ class Health:
         """Note that a loop does not get on for now, until a server answers again."""
         with self._mutex:
             self._waiting[loop or self._main] = reason
-
-    def found(self, faults: Iterable[str]) -> None:
-        """Take what is wrong with the log now, in words; nothing is wrong any more if it is empty."""
-        with self._mutex:
-            self._faults = tuple(faults)
 
     @contextmanager
     def exempt(self, reason: str) -> Iterator[None]:
@@ -151,10 +144,8 @@ class Health:
             )
             live = bool(busy) or not findings
             waiting = next(iter(self._waiting.values()), "")
-            hindered = waiting or self._faults
-            ready = live and "recovering" not in busy and not hindered and self._signs.keys() <= self._begun
-            findings = (() if live else findings) + self._faults
-            return Verdict(live, ready, findings, busy, waiting)
+            ready = live and "recovering" not in busy and not waiting and self._signs.keys() <= self._begun
+            return Verdict(live, ready, () if live else findings, busy, waiting)
 
 
 def _finding(name: str, seconds: float, waiting: str) -> str:
@@ -250,12 +241,10 @@ class Watch:
         if progress.records:
             self.observe(catalogue.COMMIT, progress.seconds)
 
-    def staged(self, kind: str, seconds: Mapping[str, float]) -> None:
-        """Take that a version was staged, and the seconds that it took by stage."""
+    def staged(self, kind: str) -> None:
+        """Take that a version was staged."""
         self.blocked = ""
         self.add(catalogue.RELEASES, kind)
-        for stage, spent in seconds.items():
-            self.observe(catalogue.STEP, spent, kind, _STAGES.get(stage, "learn"))
 
     def confirmed(self, ages: Sequence[float]) -> None:
         """Take that receipts are in the log: the seconds since each delete was sent."""

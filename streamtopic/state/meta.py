@@ -30,7 +30,6 @@ from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMis
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.document_records import Records
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
-from streamtopic.streams import MURMUR2
 
 __all__ = [
     "CHANGES",
@@ -221,13 +220,11 @@ class ModelSettings:
 
     partitions: number of partitions of the documents topic.
     cap: upper bound of a document's weight f(L).
-    partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
     limits: every limit that refuses a record, as `events.LIMITS`.
     """
 
     partitions: int
     cap: int
-    partitioner: str = MURMUR2
     limits: str = LIMITS
 
     @property

@@ -366,22 +366,11 @@ class ModelState:
         """
         limit = () if count is None else ("COUNT", count)
         reads = [("XREVRANGE", self._keys.named("releases"), last, first, *limit) for first, last in spans]
-        *rows, moved_to = self.connection.batch([*reads, ("HGET", self._keys.named("settings"), "moved")])
-        moved, found = int(moved_to or 0), []
-        for entry, fields in sorted(chain.from_iterable(rows), key=_version_of):
-            version = _version_of((entry, fields))[0]
+        found = []
+        for entry, fields in sorted(chain.from_iterable(self.connection.batch(reads)), key=_version_of):
             kept = msgpack.unpackb(fields[b"release"])
-            record = json.loads(kept["entry"]) | kept
-            if version <= moved:
-                # Its offsets are of other partitions than those of today: it may hold any document.
-                record |= {"cut": {}}
-            found.append((version, record))
+            found.append((_version_of((entry, fields))[0], json.loads(kept["entry"]) | kept))
         return found
-
-    def moved(self) -> int:
-        """Return the last version made before documents were moved to other partitions, 0 without one."""
-        version = self._call("HGET", "settings", "moved")
-        return int(version or 0)
 
     def _call(self, command: str, name: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - as Connection.call
         """Send one command about the global key `name`."""
@@ -427,13 +416,10 @@ def leader(connection: Connection, model: str) -> str | None:
     return None if holder is None else str(holder.decode(errors="replace"))
 
 
-def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
-    """Write the settings of a model over those that were fixed before.
-
-    moved: the last version made before documents were moved to other partitions, 0 without one.
-    """
+def record(connection: Connection, model: str, settings: ModelSettings) -> None:
+    """Write the settings of a model over those that were fixed before."""
     fixed = "schema", STATE_FORMAT, "settings", SETTINGS.pack(settings)
-    connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *fixed)
+    connection.call("HSET", ModelKeys(model).named("settings"), *fixed)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
@@ -458,16 +444,14 @@ def hold_lease(connection: Connection, model: str, holder: str) -> None:
     connection.call("PERSIST", ModelKeys(model).named("lease"))
 
 
-def remove_partition(connection: Connection, model: str, partition: int, *, rearranged: bool = False) -> None:
+def remove_partition(connection: Connection, model: str, partition: int) -> None:
     """Remove a partition's counts, documents and words. Its writer, if there is one, is Stale from now on.
-
-    rearranged: whether records will belong to other partitions than before.
 
     Deletions that wait for their receipts stay, and so does the secret of subjects. May be repeated after any error.
     """
     keys = ModelKeys(model).partition(partition)
     # The position first: without it a writer cannot commit between the removals that follow.
-    while isinstance(_remove_position(connection, keys, rearranged=rearranged), Stale):
+    while isinstance(_remove_position(connection, keys), Stale):
         pass
     Forgets(connection, keys).mend()
     names = [keys.statistics, *keys.changes]
@@ -478,7 +462,7 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
         connection.call("UNLINK", *some)
 
 
-def _remove_position(connection: Connection, keys: PartitionKeys, *, rearranged: bool) -> Outcome:
+def _remove_position(connection: Connection, keys: PartitionKeys) -> Outcome:
     """Remove a position, and note for the next state how far it was. Stale if the writer has written meanwhile."""
     facts = connection.call("HGET", keys.meta, "facts")
     reached = 0
@@ -486,7 +470,7 @@ def _remove_position(connection: Connection, keys: PartitionKeys, *, rearranged:
         reached = METAS.unpack(facts or b"").next_offset
     through = connection.call("HGET", keys.subject_secret, "through")
     # It only grows: a removal that was broken off and repeated finds the position where the new counting began.
-    noted = 0 if rearranged else max(reached, int(through or 0))
+    noted = max(reached, int(through or 0))
     steps: list[Command] = [("HSET", keys.subject_secret, "through", noted), ("DEL", keys.meta)]
     return connection.change(steps, guards=[(("HGET", keys.meta, "facts"), facts or b"", "it is written still")])
 

@@ -21,9 +21,7 @@ from streamtopic.state.document_records import StoredDocument, ascending_rows, e
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
-    "MANY_WORDS",
     "MAX_WORD_IDS",
-    "NEARLY",
     "AddedDocuments",
     "Vocabulary",
 ]
@@ -31,12 +29,6 @@ __all__ = [
 MAX_WORD_IDS = 1 << 26
 """Ids that a partition can give, those of words that are gone included. A writer holds up to 16 bytes for each, a
 reader 8, and ids are numbers of 31 bits. A rebuild begins at 0 again."""
-
-MANY_WORDS = 2_000_000
-"""Words of live documents in a partition above which `doctor` warns (docs/decisions/0006)."""
-
-NEARLY = 0.8
-"""Share of all word ids above which `doctor` warns."""
 
 
 class Vocabulary:

@@ -2,10 +2,9 @@
 
 EventLog       the interface of a log
 FileLog        a log in files, for one machine
-KafkaLog       a log in a Kafka cluster, with KafkaOptions: servers and credentials
+KafkaOptions   servers and credentials of a log in a Kafka cluster (`kafka_log.KafkaLog`)
 LogTopic       a topic of a log: its id and its number of partitions
 Message        a record to append
-PARTITIONERS   names of the hashes that can choose the partition of a key
 Record         a record at its place in the log
 TopicNames     a model's topics, with their settings
 open_log       the log at a place
@@ -13,11 +12,7 @@ pages          the records of a partition, one list for each read
 partition_of   the partition of a key
 """
 
-from typing import TYPE_CHECKING
-
 from streamtopic.streams.event_log import (
-    MURMUR2,
-    PARTITIONERS,
     EventLog,
     Headers,
     LogTopic,
@@ -31,16 +26,10 @@ from streamtopic.streams.file_log import FileLog
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.opening import open_log
 
-if TYPE_CHECKING:
-    from streamtopic.streams.kafka_log import KafkaLog
-
 __all__ = [
-    "MURMUR2",
-    "PARTITIONERS",
     "EventLog",
     "FileLog",
     "Headers",
-    "KafkaLog",
     "KafkaOptions",
     "LogTopic",
     "Message",
@@ -50,12 +39,3 @@ __all__ = [
     "pages",
     "partition_of",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Load kafka-python when a log in Kafka is first wanted: a program that reads files starts faster without it."""
-    if name != "KafkaLog":
-        raise AttributeError(name)
-    from streamtopic.streams.kafka_log import KafkaLog
-
-    return KafkaLog

@@ -1,6 +1,6 @@
 """The interface of an event log: records with keys, in partitions, under offsets; and the names of a model's topics.
 
-The partition of a key follows from the hash that the producers of a topic use (`partition_of`).
+The partition of a key follows from its hash, as in Kafka's Java client (`partition_of`).
 
 Every event log makes the checks at the end, so that all refuse the same in the same words.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
-from zlib import crc32
 
 import msgpack
 
@@ -22,8 +21,6 @@ __all__ = [
     "MAX_HEADERS",
     "MAX_READ_BYTES",
     "MAX_READ_RECORDS",
-    "MURMUR2",
-    "PARTITIONERS",
     "Closing",
     "EventLog",
     "Headers",
@@ -32,8 +29,6 @@ __all__ = [
     "Message",
     "Record",
     "TopicNames",
-    "check_count",
-    "check_name",
     "check_offset",
     "check_partition",
     "check_topic",
@@ -51,15 +46,7 @@ DAY_MS = 24 * 3600 * 1000
 _REJECTED_MS = 30 * DAY_MS
 
 
-MURMUR2 = "murmur2"
-"""32-bit MurmurHash2 (Appleby) with the seed of Kafka's Java client, which kafka-python uses too."""
-
-PARTITIONERS = (MURMUR2, "crc32")
-"""The hashes that producers use: crc32 is librdkafka's `consistent` and its default, `consistent_random`.
-
-Clients with the same hash differ only over records without a key, which are refused in every partition.
-"""
-
+# 32-bit MurmurHash2 (Appleby) with the seed of Kafka's Java client, which kafka-python uses too.
 _SEED = 0x9747B28C
 _FACTOR = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -246,7 +233,7 @@ class EventLog(Protocol):
     """
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic. One that exists stays as it is; with another number of partitions it raises StateMismatch.
+        """Make a topic. One that exists stays as it is, whatever its number of partitions.
 
         settings: Kafka's topic settings; a log ignores those that it has no use for.
         """
@@ -260,18 +247,16 @@ class EventLog(Protocol):
         """Return what is known of a topic. The log is asked at each call; nothing is remembered."""
         ...
 
-    def settings(self, topic: str) -> Mapping[str, str]:
-        """Return Kafka's topic settings that are in effect; in files, those that the topic was given."""
-        ...
+    def settings(self, topic: str) -> Mapping[str, str]:  # noqa: ARG002 - of a log that has settings
+        """Return Kafka's topic settings that are in effect; files have none."""
+        return {}
 
-    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change these settings of a topic; its other settings stay."""
-        ...
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - as above
+        """Change these settings of a topic; its other settings stay. Files have none."""
+        return
 
-    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.
-
-        partitioner: name of the hash that chooses the partition of a message that names none.
 
         After an error a part of them may have been written.
         """
@@ -363,8 +348,7 @@ class Membership:
 
         seconds: how long to wait for a change.
 
-        Call it every few seconds. Raises SettingsError if the cluster refuses the group to this user, and
-        ComponentUnreachable after many minutes without an answer.
+        Call it every few seconds. Raises SettingsError if the cluster refuses the group to this user.
         """
         return self._owned
 
@@ -409,24 +393,6 @@ def within(records: Iterable[Record], max_records: int, max_bytes: int) -> list[
             break
         found.append(record)
     return found
-
-
-TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
-
-
-def check_name(topic: str) -> None:
-    """Raise UsageError for a name that no topic can have."""
-    if not TOPIC.match(topic):
-        raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
-
-
-def check_count(topic: str, existing: int, wanted: int) -> None:
-    """Raise StateMismatch for a topic that exists with another number of partitions."""
-    if existing != wanted:
-        raise StateMismatch(
-            f"topic {topic} has {existing} partitions, not {wanted}: set partitions = {existing}, or rebuild "
-            "into a new log"
-        )
 
 
 def check_topic(topic: str, count: int, where: object) -> int:
@@ -475,19 +441,15 @@ def murmur2(data: Sequence[int], start: int = 0, stop: int = -1) -> int:
     return h ^ h >> 15
 
 
-def partition_of(key: bytes | None, partitions: int, partitioner: str = MURMUR2) -> int:
-    """Return the partition of a key, below `partitions`; 0 for a record without a key.
-
-    partitioner: one of PARTITIONERS.
-    """
+def partition_of(key: bytes | None, partitions: int) -> int:
+    """Return the partition of a key, below `partitions`; 0 for a record without a key."""
     if key is None:
         return 0
     # Without the sign bit, as Kafka's Java client does it: Java has no unsigned numbers.
-    number = murmur2(key) & 0x7FFFFFFF if partitioner == MURMUR2 else crc32(key)
-    return number % partitions
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def placed(topic: str, messages: Sequence[Message], partitions: int, partitioner: str) -> list[int]:
+def placed(topic: str, messages: Sequence[Message], partitions: int) -> list[int]:
     """Return the partition of each message: the one that it names, else that of its key.
 
     Raises UsageError for a partition that the topic does not have.
@@ -496,7 +458,7 @@ def placed(topic: str, messages: Sequence[Message], partitions: int, partitioner
     for message in messages:
         partition = message.partition
         if partition is None:
-            partition = partition_of(message.key, partitions, partitioner)
+            partition = partition_of(message.key, partitions)
         check_partition(topic, partition, partitions)
         found.append(partition)
     return found

@@ -1,12 +1,11 @@
 """The event log in a file, for one machine without a broker.
 
-    DIR/events.sqlite    topics, their settings and their records: a database of SQLite in WAL mode
+    DIR/events.sqlite    topics and their records: a database of SQLite in WAL mode
 
 A reader sees a record whole or not at all, also after kill -9. A checksum of our own is next to each record, since
 SQLite has none. It needs a local disk.
 """
 
-import json
 import os
 import secrets
 import sqlite3
@@ -21,18 +20,15 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from streamtopic.errors import ComponentUnreachable, StateCorrupt, UsageError
+from streamtopic.errors import ComponentUnreachable, StateCorrupt
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
-    MURMUR2,
     Closing,
     EventLog,
     LogTopic,
     Message,
     Record,
-    check_count,
-    check_name,
     check_offset,
     check_partition,
     check_topic,
@@ -50,7 +46,7 @@ PARTITION_BITS, OFFSET_BITS = 12, 40
 
 _MADE = """
 PRAGMA journal_mode = WAL;
-CREATE TABLE topics (number INTEGER PRIMARY KEY, name TEXT UNIQUE, id TEXT, partitions INTEGER, settings TEXT);
+CREATE TABLE topics (number INTEGER PRIMARY KEY, name TEXT UNIQUE, id TEXT, partitions INTEGER);
 CREATE TABLE records (id INTEGER PRIMARY KEY, time INTEGER, key BLOB, value BLOB, headers BLOB, crc INTEGER);
 CREATE TABLE compaction (at REAL);
 """
@@ -100,19 +96,15 @@ class FileLog(Closing, EventLog):
         self._database: sqlite3.Connection | None = None
         self._mutex = threading.RLock()
 
-    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """See EventLog.create; settings are stored, but only a call of `compact` does anything about them."""
-        check_name(topic)
-        if partitions > 1 << PARTITION_BITS:
-            raise UsageError(f"topic {topic} can have {1 << PARTITION_BITS} partitions in a file, not {partitions}")
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 - of Kafka
+        """See EventLog.create; settings are ignored: only a call of `compact` erases anything."""
         with self._guard():
             if not self._path.exists():
                 self._make()
         with self._written() as database:
             # Of several processes that create a topic, one decides.
-            given = topic, secrets.token_hex(16), partitions, json.dumps(dict(settings or {}))
-            database.execute("INSERT OR IGNORE INTO topics (name, id, partitions, settings) VALUES (?, ?, ?, ?)", given)
-        check_count(topic, self.partitions(topic), partitions)
+            given = topic, secrets.token_hex(16), partitions
+            database.execute("INSERT OR IGNORE INTO topics (name, id, partitions) VALUES (?, ?, ?)", given)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions."""
@@ -123,24 +115,10 @@ class FileLog(Closing, EventLog):
         found = self._topic(topic)
         return LogTopic("", 0) if found is None else LogTopic(found.id, found.partitions)
 
-    def settings(self, topic: str) -> Mapping[str, str]:
-        """See EventLog.settings."""
-        try:
-            found: dict[str, str] = json.loads(self._known(topic).settings)
-        except ValueError as error:
-            raise self._damaged(f"settings of {topic}: {error}") from None
-        return found
-
-    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """See EventLog.configure."""
-        with self._written() as database:
-            changed = json.dumps({**self.settings(topic), **settings})
-            database.execute("UPDATE topics SET settings = ? WHERE name = ?", (changed, topic))
-
-    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; all records are written together, with one time, or none is."""
         known = self._known(topic)
-        partitions = placed(topic, messages, known.partitions, partitioner)
+        partitions = placed(topic, messages, known.partitions)
         places, rows = list[tuple[int, int]](), list[_Row]()
         with self._written() as database:
             timestamp = int(self._clock() * 1000)
@@ -210,13 +188,11 @@ class FileLog(Closing, EventLog):
         tombstones_ms: age after which tombstones go as well, milliseconds.
 
         This erases the text of a deleted document from the log. Readers go on meanwhile, and writers wait; offsets do
-        not change. A topic with the setting `cleanup.policy=delete` keeps everything, and the last record of a
-        partition stays, by which its end is known.
+        not change. The last record of a partition stays, by which its end is known.
         """
         expired = int(self._clock() * 1000) - tombstones_ms
-        compacted = [topic for topic in topics if self.settings(topic).get("cleanup.policy") != "delete"]
         gone = 0
-        for known in map(self._known, compacted):
+        for known in map(self._known, topics):
             for partition in range(known.partitions):
                 with self._written() as database:
                     first = known.first(partition)
@@ -225,8 +201,7 @@ class FileLog(Closing, EventLog):
                     gone += database.execute(_SUPERSEDED, given).rowcount
                     gone += database.execute(_EXPIRED, given).rowcount
         # Once for all of them, since it writes the whole file.
-        if compacted:
-            self._clear()
+        self._clear()
         return gone
 
     def compact_when_due(self, topics: Sequence[str], *, longest_ms: int, tombstones_ms: int) -> bool:
@@ -304,18 +279,18 @@ class FileLog(Closing, EventLog):
 
     def _topic(self, topic: str) -> "_Topic | None":
         """Return what is known of a topic, None if there is no such topic. Raises StateCorrupt."""
-        found = self._rows("SELECT number, id, partitions, settings FROM topics WHERE name = ?", topic)
+        found = self._rows("SELECT number, id, partitions FROM topics WHERE name = ?", topic)
         if not found:
             return None
         known = _Topic(*found[0])
         # Damage may change the kind of a value.
-        if not all(isinstance(value, kind) for value, kind in zip(known, (int, str, int, str), strict=True)):
+        if not all(isinstance(value, kind) for value, kind in zip(known, (int, str, int), strict=True)):
             raise self._damaged(f"topic {topic}")
         return known
 
     def _known(self, topic: str) -> "_Topic":
         """Return what is known of a topic. Raises UsageError if there is no such topic."""
-        known = self._topic(topic) or _Topic(0, "", 0, "{}")
+        known = self._topic(topic) or _Topic(0, "", 0)
         check_topic(topic, known.partitions, f"in {self._directory}")
         return known
 
@@ -370,12 +345,11 @@ class FileLog(Closing, EventLog):
 
 
 class _Topic(NamedTuple):
-    """A topic: its number in the database, its id, its number of partitions, and its settings as JSON."""
+    """A topic: its number in the database, its id, and its number of partitions."""
 
     number: int
     id: str
     partitions: int
-    settings: str
 
     def first(self, partition: int) -> int:
         """Return the number of the record at offset 0 of a partition."""

@@ -4,34 +4,29 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka import KafkaAdminClient, TopicPartition, errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
-    MURMUR2,
     Closing,
     EventLog,
     LogTopic,
     Message,
     Record,
-    check_count,
-    check_name,
     check_partition,
     check_topic,
     placed,
 )
-from streamtopic.streams.kafka_clients import SharedClient, Writer, connect, retried
+from streamtopic.streams.kafka_clients import SharedClient, TopicReader, Writer, connect, consumer_of, retried
 from streamtopic.streams.kafka_compat import records_in
 from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.kafka_reader import TopicReader, consumer_of
 
 __all__ = ["KafkaLog", "KafkaOptions"]
 
@@ -39,7 +34,6 @@ T = TypeVar("T")
 
 # Only an administrator changes the number of partitions of a topic.
 _REMEMBER_SECONDS = 60.0
-_EXPLAIN_SECONDS = 3.0
 _ASK_MS = 5_000
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
@@ -83,31 +77,29 @@ class KafkaLog(Closing, EventLog):
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; the brokers' default decides on replicas."""
-        check_name(topic)
-        existing = self.describe(topic).partitions
-        if not existing:
-            # -1 asks for the default.
-            described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings or {})}
+        if self.describe(topic).partitions:
+            return
+        # -1 asks for the default.
+        described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings or {})}
 
-            def make(admin: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-                try:
-                    admin.create_topics({topic: described})
-                except errors.TopicAlreadyExistsError:
-                    pass
-                except errors.InvalidReplicationFactorError as error:
-                    # A broker whose word to its controller is late is fenced, and takes a topic once it was heard.
-                    if "fenced" in str(error):
-                        raise errors.BrokerNotAvailableError(str(error)) from error
-                    raise
-                # The answer comes before all brokers know of the topic, and the next call may reach another one.
-                admin.wait_for_topics([topic], timeout_ms=_ASK_MS)
-
+        def make(admin: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
             try:
-                self._administer(make, f"Create of topic {topic}")
-            except UsageError as error:
-                raise UsageError(f"topic {topic} cannot be made: {error}") from error
-            existing = self._described(topic, made=True).partitions
-        check_count(topic, existing, partitions)
+                admin.create_topics({topic: described})
+            except errors.TopicAlreadyExistsError:
+                pass
+            except errors.InvalidReplicationFactorError as error:
+                # A broker whose word to its controller is late is fenced, and takes a topic once it was heard.
+                if "fenced" in str(error):
+                    raise errors.BrokerNotAvailableError(str(error)) from error
+                raise
+            # The answer comes before all brokers know of the topic, and the next call may reach another one.
+            admin.wait_for_topics([topic], timeout_ms=_ASK_MS)
+
+        try:
+            self._administer(make, f"Create of topic {topic}")
+        except UsageError as error:
+            raise UsageError(f"topic {topic} cannot be made: {error}") from error
+        self._described(topic, made=True)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions; a count is remembered for a minute."""
@@ -145,16 +137,12 @@ class KafkaLog(Closing, EventLog):
         while not settings.items() <= self.settings(topic).items() and time.monotonic() < until:
             time.sleep(_PAUSE)
 
-    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
-        partitions = placed(topic, messages, self._count(topic), partitioner)
+        partitions = placed(topic, messages, self._count(topic))
         if not messages:
             return []
-        try:
-            offsets = self._writer.append(topic, messages, partitions)
-        except ComponentUnreachable as error:
-            raise self._explained(topic, error) from error.__cause__
-        return list(zip(partitions, offsets, strict=True))
+        return list(zip(partitions, self._writer.append(topic, messages, partitions), strict=True))
 
     def read(
         self,
@@ -276,20 +264,6 @@ class KafkaLog(Closing, EventLog):
         place = TopicPartition(topic, partition)
         right = f"Read of topic {topic}"
         return retried(lambda: consumers.ask(lambda consumer: question(consumer, place)), self.options, right)
-
-    def _explained(self, topic: str, fault: ComponentUnreachable) -> ComponentUnreachable:
-        """Return the error of an append that was not confirmed; it names the replicas if some are not in sync."""
-        # kafka-python only says that the time was up. Brokers that answer at all answer this soon.
-        patience = min(_EXPLAIN_SECONDS, self.options.patience)
-        with suppress(StreamtopicError), KafkaLog(replace(self.options, patience=patience)) as looking:
-            found = looking.describe(topic)
-            if found.in_sync < found.replicas:
-                return ComponentUnreachable(
-                    f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas "
-                    f"in sync ({found.in_sync} of {found.replicas}): bring its brokers back, or compare "
-                    "min.insync.replicas"
-                )
-        return fault
 
     def _count(self, topic: str) -> int:
         return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")

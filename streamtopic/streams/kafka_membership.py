@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, errors
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka import ConsumerRebalanceListener, KafkaConsumer, errors
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams.event_log import Membership
@@ -18,8 +18,6 @@ from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["KafkaMembership"]
 
-# A process that loses the brokers for less than this does not end: a new one could not reach them either.
-_PATIENCE_SECONDS = 1800.0
 _PAUSE_SECONDS = 1.0
 # A program that has not polled for so long does not work any more: others may have its partitions.
 _BUSY_SECONDS = 300.0
@@ -28,8 +26,6 @@ _REBALANCE_MS = 120_000
 # The longest time until a member notices that the group shares out again.
 _HEARTBEAT_MS = 3_000
 _LEAVE_SECONDS = 2.0
-# Joining again takes a member that works about a second.
-_FOLLOW_UP_SECONDS = 5.0
 # The time after which the leader of a group notices that its topic has changed.
 _METADATA_MS = 30_000
 
@@ -39,7 +35,8 @@ logger = logging.getLogger("streamtopic.streams")
 class KafkaMembership(Membership):
     """A consumer that takes part in a group and reads nothing: all its partitions are paused. See Membership.
 
-    Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it.
+    A member keeps working on its partitions until the group has shared out again, and then on those that stay with it.
+    A partition may have a new owner a moment before the old one knows: the fencing token decides, as always.
 
     topic: whose partitions the group shares.
     group: name of the group.
@@ -70,7 +67,6 @@ class KafkaMembership(Membership):
         self._fault: StreamtopicError | None = None
         self.lost = f"it has not joined the consumer group {group} yet"
         self._asked = clock()
-        self._follow_up = _FollowUp(clock)
 
     def poll(self, seconds: float) -> frozenset[int]:
         """See Membership.poll; returns at once if ownership has changed since the last call."""
@@ -98,25 +94,25 @@ class KafkaMembership(Membership):
 
     def _run(self) -> None:
         """Take part until told to leave, as a new member after each error."""
-        failing_since: float | None = None
+        failing = False
         while not self._left.is_set():
             if not self._wanted:
                 self._left.wait(_PAUSE_SECONDS)
                 continue
             try:
                 with _closing(self._join()) as consumer:
-                    failing_since = None
+                    failing = False
                     self._take_part(consumer)
             except (StreamtopicError, errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options, f"Read of group {self._group}")
                 self.lost = str(fault)
-                if failing_since is None:
+                if not failing:
                     extra = {"event": "group_left"}
                     logger.warning("left the consumer group %s: %s", self._group, fault, extra=extra)
-                    failing_since = self._clock()
-                refused = isinstance(fault, SettingsError)
-                passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused
-                if not passing or self._clock() - failing_since > _PATIENCE_SECONDS:
+                failing = True
+                # While no broker answers, a new process could not reach one either.
+                passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError))
+                if not passing or isinstance(fault, SettingsError):
                     with self._changed:
                         self._fault, self._owned = fault, frozenset()
                         self._changed.notify_all()
@@ -143,8 +139,6 @@ class KafkaMembership(Membership):
         assigned = frozenset(consumer.assignment())
         consumer.pause(*(assigned - consumer.paused()))
         self._own(frozenset(place.partition for place in assigned))
-        # Here, since the listener calls it in the generation that takes partitions away; one poll may see two of them.
-        self._follow_up.look(consumer)
 
     def _own(self, partitions: frozenset[int]) -> None:
         with self._changed:
@@ -160,7 +154,7 @@ class KafkaMembership(Membership):
             session_timeout_ms=self._session_ms,
             heartbeat_interval_ms=min(self._session_ms // 3, _HEARTBEAT_MS),
             max_poll_interval_ms=max(_REBALANCE_MS, self._session_ms),
-            partition_assignment_strategy=(CooperativeStickyAssignor,),
+            partition_assignment_strategy=(StickyPartitionAssignor,),
             enable_auto_commit=False,
             auto_offset_reset="latest",
             allow_auto_create_topics=False,
@@ -181,47 +175,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def on_partitions_revoked(self, revoked: object) -> None:  # noqa: ARG002 - kafka-python's signature
+    def on_partitions_revoked(self, revoked: object) -> None:
+        """Keep all partitions until the group has shared out again."""
+
+    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - kafka-python's signature
         self._changed()
-
-    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - as above
-        self._changed()
-
-
-class _FollowUp:
-    """Sees to it that a member which gave partitions up joins the group once more: only then they are given to another.
-
-    kafka-python 3.0.12 wants to join again as well, and has been seen to forget it on a busy machine. Until the next
-    rebalance nobody had these partitions, and all members thought that they were well.
-
-    clock: monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._had = frozenset[TopicPartition]()
-        # The generation in which partitions were given up, and since when; None if nothing is open.
-        self._generation: int | None = None
-        self._since = 0.0
-
-    def look(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-        """Ask for another generation if none has followed for some seconds."""
-        coordinator = consumer._coordinator  # noqa: SLF001 - kafka-python tells its generation nowhere else
-        generation = coordinator._generation.generation_id  # noqa: SLF001 - as above
-        has = frozenset(consumer.assignment())
-        if self._had - has:
-            self._generation, self._since = generation, self._clock()
-        elif generation != self._generation:
-            self._generation = None
-        elif self._clock() - self._since > _FOLLOW_UP_SECONDS:
-            logger.warning(
-                "joining the group again: partitions that were given up are nobody's",
-                extra={"event": "partitions_unowned"},
-            )
-            coordinator.request_rejoin()
-            # Once: the client repeats a join until it is answered, and the same request again would change nothing.
-            self._generation = None
-        self._had = has
 
 
 def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above

@@ -34,7 +34,6 @@ class KafkaOptions:
     sasl_mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
     sasl_username, sasl_password: of the user; only with a SASL protocol.
     ssl_cafile, ssl_certfile, ssl_keyfile: paths of PEM files.
-    client_id: name of this program in the logs and quotas of brokers.
     patience: seconds for which a call is repeated while no broker answers.
 
     Raises SettingsError for options that cannot work together.
@@ -45,10 +44,9 @@ class KafkaOptions:
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    client_id: str = "streamtopic"
+    ssl_cafile: str | Path | None = None
+    ssl_certfile: str | Path | None = None
+    ssl_keyfile: str | Path | None = None
     patience: float = 30.0
 
     def __post_init__(self) -> None:
@@ -77,7 +75,7 @@ class KafkaOptions:
                 raise SettingsError(f"there is no file {path}: correct the Kafka setting that names it")
         arguments = {
             "bootstrap_servers": self.servers.split(","),
-            "client_id": self.client_id,
+            "client_id": "streamtopic",
             "security_protocol": self.security_protocol,
             "sasl_mechanism": self.sasl_mechanism,
             "sasl_plain_username": self.sasl_username,

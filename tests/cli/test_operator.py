@@ -27,7 +27,7 @@ def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp
         status, out, err = program("init", "--dir", tmp_path / "new", "--json")
         assert status == 0, err
         found = json.loads(out)
-        assert found["state"] == {"action": action, "partitions": 1, "cap": 256, "partitioner": "murmur2"}
+        assert found["state"] == {"action": action, "partitions": 1, "cap": 256}
         assert len(found["topics"]) == 5
     status, out, _ = program("init", "--dir", tmp_path / "new")
     assert status == 0
@@ -41,7 +41,7 @@ def test_a_healthy_instance_passes_the_doctor(on, program, instance):
     assert {finding["passed"] for finding in found["findings"]} == {True}
     looked_at = {finding["name"] for finding in found["findings"]}
     assert {"signing.key", "noise.key", "receipt.key", "signing.pub", "redis", "eviction", "persistence", "clock",
-            "default.documents", "ledger", "alive", "state", "partition 0", "outbox"} <= looked_at  # fmt: skip
+            "default.documents", "ledger", "alive", "state", "partition 0"} <= looked_at  # fmt: skip
     status, out, _ = program("doctor", "--dir", instance)
     assert status == 0
     assert all(line.startswith("ok ") for line in out.splitlines())

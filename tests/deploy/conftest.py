@@ -31,7 +31,8 @@ from servers.redis_cluster import RedisNode, find_tls_server
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.local_kafka import broker_jars, find_java
 from streamtopic.local.local_redis import find_server
-from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaOptions
+from streamtopic.streams.kafka_log import KafkaLog
 from waiting import PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

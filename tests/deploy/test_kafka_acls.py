@@ -10,7 +10,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from appending import append
 from streamtopic.errors import SettingsError, StreamtopicError
-from streamtopic.streams import KafkaLog
+from streamtopic.streams.kafka_log import KafkaLog
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from certificates import Authority
 from servers.redis_cluster import RedisNode
 from streamtopic.errors import SettingsError
 from streamtopic.state import Connection
-from streamtopic.streams import KafkaLog
+from streamtopic.streams.kafka_log import KafkaLog
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from streamtopic.documents.events import Delete, Document, decode_record
-from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
+from streamtopic.streams import KafkaOptions, TopicNames
+from streamtopic.streams.kafka_log import KafkaLog
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SUBJECTS = [{"rose", "tulip", "soil", "seed", "garden"}, {"oven", "flour", "butter", "dough", "bread"}]

@@ -33,7 +33,8 @@ from streamtopic.signed import (
     request_digest,
 )
 from streamtopic.signed.releases_topic import CHUNK_BYTES, PROOF_BYTES
-from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
+from streamtopic.streams import KafkaOptions, TopicNames
+from streamtopic.streams.kafka_log import KafkaLog
 from streamtopic.words.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
 DOCS = Path(__file__).parents[2] / "docs"

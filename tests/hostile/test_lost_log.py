@@ -17,9 +17,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateMismatch, TakenOver
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.instance import provision, topic_settings
-from streamtopic.service.watching import Health, Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey
 from streamtopic.state import ModelSettings
@@ -242,22 +240,18 @@ def test_a_topic_of_kafka_that_was_made_again_loses_no_deletion(on_kafka, delete
 
 def test_a_service_with_partitions_that_nobody_counts_is_not_well(on_kafka):
     """From the first look on, though the number of partitions was asked for a moment before."""
-    watching = Watch("ingest")
-    health = watching.health = Health(60.0, ("ingest",), lambda: 0.0)
-    with Service(on_kafka, watch=watching) as service:
+    now = [time.time()]
+    with Service(on_kafka, clock=lambda: now[0]) as service:
         topic = service.names.documents
         assert service.log.partitions(topic) == 1
-        watching.owns(0, service.open_ingest(0))
-        health.moved("ingest")
-        show_gauges(service.facts(), watching)
-        assert health.verdict.ready
+        ingest = service.open_ingest(0)
         add_partitions(on_kafka.kafka, topic, 2)
         facts = service.status()
         assert (facts["lag"], facts["healthy"]) == (0, False)
         assert "2 partitions and 1 are counted" in facts["remarks"][-1]
-        show_gauges(service.facts(), watching)
-        assert (health.verdict.ready, health.verdict.live) == (False, True)
-        assert "2 partitions and 1 are counted" in health.verdict.findings[0]
+        now[0] += 61
+        with pytest.raises(StateMismatch, match="2 partitions and 1 are counted"):
+            ingest.step()
 
 
 def test_who_lost_a_partition_unnoticed_takes_no_log_for_shortened(kafka_server, connection):

@@ -15,10 +15,9 @@ from ingest_world import IngestWorld, new_model
 
 from crashes import killed_beside
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.errors import StateMismatch
 from streamtopic.service.requests.request_mover import RequestMover
 from streamtopic.settings import Settings
-from streamtopic.state import ModelSettings, ModelState, Reader
+from streamtopic.state import Reader
 from streamtopic.state.model_state import lead, remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from waiting import until
@@ -33,19 +32,19 @@ HASTY = {
 }
 
 
-def named(partition, partitions=2, partitioner="murmur2"):
+def named(partition):
     """Ids whose home is this partition."""
     ids = (f"k{n}" for n in itertools.count())
-    return (i for i in ids if partition_of(i.encode(), partitions, partitioner) == partition)
+    return (i for i in ids if partition_of(i.encode(), 2) == partition)
 
 
 class World(IngestWorld):
     """A model of two partitions, and a mover of its requests."""
 
-    def __init__(self, connection, log, clock, partitioner="murmur2", hasty=None):
+    def __init__(self, connection, log, clock, hasty=None):
         self.clock, model = clock, new_model()
         log.create(TopicNames(model).documents, 2, hasty)
-        super().__init__(connection, log, model=model, partitioner=partitioner, clock=clock)
+        super().__init__(connection, log, model=model, clock=clock)
 
     def open(self):
         """Begin all processes anew."""
@@ -54,7 +53,7 @@ class World(IngestWorld):
         ledger = SimpleNamespace(catch_up=lambda: None, find=lambda _: {}, ledger=SimpleNamespace(size=0))
         model = self.topics.model
         opened = SimpleNamespace(
-            settings=Settings(model=model, partitions=2, partitioner=self.settings.partitioner),
+            settings=Settings(model=model, partitions=2),
             names=self.topics,
             connection=self.connection,
             log=self.log,
@@ -174,25 +173,6 @@ def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, w
     assert found == [("deleted", "r", b"0123456789abcdef")]
     # A tombstone that may have been written is written again, as for every request.
     assert len(forgets) == (2 if topic == "documents" and written else 1)
-
-
-def test_a_model_of_librdkafkas_clients_counts_what_they_send(connection, kafka):
-    """With partitioner crc32 their records are at home, and those of murmur2 are refused; another one is refused."""
-    world = World(connection, kafka, time.time, "crc32")
-    document = next(i for i in named(1, partitioner="crc32") if partition_of(i.encode(), 2) == 0)
-    world.place(encode_add(document, text="some plain words"), 1)
-    assert world.drain() == {"added": 1}
-    world.place(encode_add(document, text="other words"), 0)
-    assert world.drain() == {"rejected": 1, "misplaced": 1}
-    world.place(encode_delete(document, "r"), 0)
-    assert world.drain() == {"forwarded": 1, "deleted": 1}
-    for wrong in (ModelSettings(2, 256), ModelSettings(2, 256, "murmur2")):
-        world.settings = wrong
-        with pytest.raises(StateMismatch, match=r"partitioner crc32 and not murmur2.*streamtopic rebuild"):
-            world.ingest(0)
-    ModelState.open(connection, world.topics.model, ModelSettings(2, 256, "crc32"))
-    with pytest.raises(StateMismatch, match="set partitioner = crc32"):
-        ModelState.open(connection, world.topics.model, wrong)
 
 
 where = st.sampled_from(["home", "home", "elsewhere"])

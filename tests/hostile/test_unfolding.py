@@ -9,7 +9,8 @@ from kafka import KafkaProducer, errors
 
 from appending import everything
 from streamtopic.errors import StateMismatch
-from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
+from streamtopic.streams import KafkaOptions, TopicNames
+from streamtopic.streams.kafka_log import KafkaLog
 
 MIB = 1 << 20
 EMPTY = [("", b"")] * 1_900_000

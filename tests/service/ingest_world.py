@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 from plain_counts import all_counts, plain_counts
 from streamtopic.counts import Weighting
@@ -11,7 +10,7 @@ from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
-from streamtopic.streams import TopicNames, partition_of
+from streamtopic.streams import TopicNames
 
 NOW = 1_700_000_000.0
 _numbers = itertools.count()
@@ -36,14 +35,14 @@ class IngestWorld:
     """
 
     def __init__(
-        self, connection, log, partitions=2, *, model=None, partitioner="murmur2", key=None,
+        self, connection, log, partitions=2, *, model=None, key=None,
         **given,
     ):  # fmt: skip
         self.connection = connection
         self.topics = TopicNames(model or new_model())
         self.log = log
         self.partitions = partitions
-        self.settings = ModelSettings(partitions, 256, partitioner)
+        self.settings = ModelSettings(partitions, 256)
         self.key = key
         self.given = {"clock": lambda: NOW + 1, **given}
         self.log.create(self.topics.documents, partitions)
@@ -63,13 +62,7 @@ class IngestWorld:
 
     def send(self, *messages):
         """Append records to the partitions of their keys, where they name none."""
-        placed = [
-            message
-            if message.partition is not None
-            else replace(message, partition=partition_of(message.key, self.partitions, self.settings.partitioner))
-            for message in messages
-        ]
-        self.log.append_many(self.topics.documents, placed)
+        self.log.append_many(self.topics.documents, messages)
 
     def work(self):
         """Count and carry out all that there is; yield the progress of each flush."""
@@ -108,7 +101,6 @@ class IngestWorld:
     def recounted(self, ends=None):
         """Digest of a recount of the log, up to these ends if any are given."""
         ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
-        rules = {"suppression": self.key, "partitioner": self.settings.partitioner}
-        fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
+        fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, suppression=self.key)
         counts = fresh.numbering.count(list(fresh.alive.values()), Weighting(256))
         return plain_counts(counts.cooccurrence, counts.words)

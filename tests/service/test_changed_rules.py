@@ -93,11 +93,10 @@ def test_a_base_keeps_its_capacity(on):
     ("fixed", "says"),
     [
         ({"partitions": 2}, "set partitions = 1"),
-        ({"partitioner": "crc32"}, "set partitioner = murmur2.*rebuild"),
         ({"learner": "paper"}, "set cap = 256.*rebuild"),
     ],
 )
 def test_what_is_fixed_with_the_counts_is_refused_with_a_remedy(on, fixed, says):
-    """Partitions, their hash and the learner's mass are in every count."""
+    """Partitions and the learner's mass are in every count."""
     with pytest.raises(StateMismatch, match=says), on(**fixed) as service:
         service.settle()

@@ -17,8 +17,7 @@ from embedded_service import made_on_kafka
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.logs import UNNAMED, JsonLines
-from streamtopic.streams import Message, open_log
-from streamtopic.streams.kafka_options import KafkaOptions
+from streamtopic.streams import KafkaOptions, Message, open_log
 from waiting import PATIENCE, until
 
 PACKAGE = Path(streamtopic.__file__).parent

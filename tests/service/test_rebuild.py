@@ -4,7 +4,7 @@ import pytest
 
 from embedded_service import SMALL, Service, silent, two_topics
 from plain_counts import all_counts
-from streamtopic.errors import StateMismatch
+from streamtopic.errors import StateMismatch, UsageError
 from streamtopic.service.upkeep import rebuild_state as module
 from streamtopic.service.upkeep.rebuild_state import present
 from streamtopic.settings import load
@@ -100,10 +100,12 @@ def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
     assert service.state.acquire(service.holder, 60_000).token > staged.token
 
 
-def test_a_rebuild_without_a_state_trusts_no_cut_from_before(service):
-    """Nobody knows by which hash documents lay then; after one with the same hash all cuts hold."""
-    service.rebuild(silent)
-    assert service.state.moved() == 0
+def test_a_rebuild_without_a_state_refuses_other_partitions(service, monkeypatch):
+    """The newest version says how many partitions it was made of: with more of them, documents would be elsewhere."""
     service.connection.call("DEL", ModelKeys(service.settings.model).named("settings"))
+    monkeypatch.setattr(module, "_agreed", lambda *_: 2)
+    with pytest.raises(UsageError, match=r"version 1 was made of 1 partitions.*another name"):
+        service.rebuild(silent)
+    monkeypatch.undo()
     service.rebuild(silent)
-    assert service.state.moved() == 1
+    assert waiting(service)

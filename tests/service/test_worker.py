@@ -7,6 +7,7 @@ from ingest_world import IngestWorld
 
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.service.ingest.worker import IngestWorker
+from streamtopic.service.watching import Watch
 from streamtopic.state import Reader
 from streamtopic.streams import FileLog
 
@@ -99,6 +100,22 @@ def test_a_worker_that_did_not_notice_its_loss_writes_nothing(world):
     fill(world, 90, 120)
     settle(zombie)
     assert documents(world) == 120
+
+
+def test_a_new_owner_that_is_first_in_a_rebalance_is_no_alarm(world):
+    """The old owner meets its fence, hears from the group that the partition is another's, and gives it up."""
+    share, watch = Share(0, 1, 2), Watch()
+    worker = work(world, share, watch=watch)
+    fill(world, 0, 30)
+    settle(worker)
+    answers = iter([share.partitions])
+    share.poll = lambda _seconds: next(answers, frozenset({0}))
+    other = work(world, Share(1, 2))
+    fill(world, 30, 60)
+    settle(other, worker)
+    assert (sorted(worker.ingests), sorted(other.ingests)) == ([0], [1, 2])
+    assert documents(world) == 60
+    assert watch.registry.get_sample_value("streamtopic_interruptions_total", {"reason": "taken_over"}) is None
 
 
 def test_a_worker_that_is_overtaken_while_it_opens_a_partition_waits(world):

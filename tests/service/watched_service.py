@@ -61,9 +61,9 @@ class Watched(Watch):
                 found[sample.name, tuple(sample.labels.values())] = sample.value
         return found
 
-    def staged(self, kind, seconds):
+    def staged(self, kind):
         """Take it, and look."""
-        super().staged(kind, seconds)
+        super().staged(kind)
         self.note()
 
     def note(self):

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaOptions
+from streamtopic.streams.kafka_log import KafkaLog
 
 NUMBERS = itertools.count()
 

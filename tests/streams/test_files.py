@@ -58,7 +58,6 @@ def test_a_damaged_byte_never_gives_another_record(tmp_path, monkeypatch):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
         with FileLog(path.parent) as log:
             try:
-                log.settings("t")
                 found = [(record.offset, record.key, record.value) for record in log.read("t", 0, 0)]
             # A topic whose name is damaged is one that is not there.
             except (StateCorrupt, ComponentUnreachable, UsageError) as error:

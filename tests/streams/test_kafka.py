@@ -14,7 +14,8 @@ from kafka_topics import until_compacted
 from servers.kafka_broker import KafkaBroker
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
-from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
+from streamtopic.streams import KafkaOptions, Message, Record, kafka_clients
+from streamtopic.streams.kafka_log import KafkaLog
 from waiting import PATIENCE, until
 
 
@@ -34,6 +35,17 @@ def topic(log, name):
         },
     )
     return name
+
+
+def test_settings_can_be_read_and_changed(log, name):
+    """A topic has the settings that it was made with, and those that are changed later; the others stay."""
+    log.create(name, 1, {"cleanup.policy": "compact", "retention.ms": "1000"})
+    log.configure(name, {"retention.ms": "2000"})
+    settings = log.settings(name)
+    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("compact", "2000")
+    for act in (lambda: log.settings("other"), lambda: log.configure("other", {})):
+        with pytest.raises(UsageError, match="does not exist"):
+            act()
 
 
 @pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
@@ -115,10 +127,10 @@ def reader_of(monkeypatch, answers):
         return {TopicPartition("t", 0): [batch]} if records else {}
 
     consumer.poll = poll
-    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: consumer)
-    monkeypatch.setattr(kafka_reader, "read_all_records", lambda made, told: setattr(made, "answered", told))
+    monkeypatch.setattr(kafka_clients, "connect", lambda *_, **__: consumer)
+    monkeypatch.setattr(kafka_clients, "read_all_records", lambda made, told: setattr(made, "answered", told))
     ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: 6)
-    return kafka_reader.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
+    return kafka_clients.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
 
 
 @pytest.mark.parametrize("answers", [[None] * 8, [0, 0], [0] * 8])

@@ -10,8 +10,9 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaOptions
 from streamtopic.streams.kafka_compat import NetClient, data_before_end, give_up
+from streamtopic.streams.kafka_log import KafkaLog
 
 
 class Listener:

@@ -10,11 +10,11 @@ import sys
 import threading
 
 import pytest
-from kafka.coordinator.consumer import ConsumerCoordinator
 
 import waiting
 from servers.kafka_broker import KafkaBroker
-from streamtopic.streams import KafkaLog, KafkaOptions, kafka_membership
+from streamtopic.streams import KafkaOptions, kafka_membership
+from streamtopic.streams.kafka_log import KafkaLog
 
 pytestmark = pytest.mark.slow
 
@@ -78,41 +78,6 @@ def test_members_share_and_keep(log, topic):
             until(lambda *owned: seen.append(owned[0]) or shared(*owned), first, second)
             assert len(frozenset.intersection(*seen)) == 2
         until(shared, first)
-
-
-def test_what_was_given_up_is_given_to_another(log, topic, monkeypatch):
-    """Where the Kafka client forgets to join again after it gave partitions up, they do not stay without an owner."""
-    forgotten = []
-    rejoin = ConsumerCoordinator.request_rejoin
-
-    def forgetful(self):
-        if sys._getframe(1).f_code.co_name == "_on_join_complete_async" and not forgotten:
-            forgotten.append(self)
-        else:
-            rejoin(self)
-
-    with member(log, topic) as first:
-        until(shared, first)
-        monkeypatch.setattr(ConsumerCoordinator, "request_rejoin", forgetful)
-        with member(log, topic) as second:
-            until(shared, first, second)
-    assert forgotten
-
-
-def test_a_group_that_shares_well_is_left_alone(log, topic, monkeypatch, caplog):
-    """Where the client joins again by itself, nobody asks for one more rebalance, however late the member looks."""
-    monkeypatch.setattr(kafka_membership, "_FOLLOW_UP_SECONDS", 0.0)
-    # Both rebalances of a hand-over fit into one such poll.
-    monkeypatch.setattr(kafka_membership, "_LOOK_MS", 3_000)
-    looks, look = [], kafka_membership._FollowUp.look
-    monkeypatch.setattr(kafka_membership._FollowUp, "look", lambda *given: looks.append(given) or look(*given))
-    with member(log, topic) as first:
-        until(shared, first)
-        with member(log, topic) as second:
-            until(shared, first, second)
-            before = len(looks)
-            until(lambda *_: len(looks) >= before + 2, first, second)
-    assert [record.event for record in caplog.records if getattr(record, "event", "") == "partitions_unowned"] == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

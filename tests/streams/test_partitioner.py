@@ -1,11 +1,10 @@
 import warnings
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.streams import FileLog, Message
-from streamtopic.streams.event_log import PARTITIONERS, murmur2, partition_of
+from streamtopic.streams.event_log import murmur2, partition_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -30,17 +29,11 @@ def test_known_values():
     assert {key: murmur2(key) for key in known} == {key: value & 0xFFFFFFFF for key, value in known.items()}
 
 
-def test_crc32_is_librdkafkas():
-    """The check value of CRC-32 (ISO 3309), and for an empty key the first partition, as librdkafka's `consistent`."""
-    assert partition_of(b"123456789", 1 << 31, "crc32") == 0xCBF43926 % (1 << 31)
-    assert partition_of(b"", 7, "crc32") == partition_of(None, 7, "crc32") == 0
-
-
-@pytest.mark.parametrize("partitioner", PARTITIONERS)
-def test_messages_go_to_the_partition_of_their_key(partitioner, tmp_path):
-    """Under the hash that the sender names; a partition that is named stays."""
+def test_messages_go_to_the_partition_of_their_key(tmp_path):
+    """A record without a key goes to the first one; a partition that is named stays."""
+    assert partition_of(None, 7) == 0
     messages = [Message(b"doc-7", b"v"), Message(b"doc-7", b"v", partition=2)]
     with FileLog(tmp_path) as log:
         log.create("t", 5)
-        places = log.append_many("t", messages, partitioner)
-    assert [partition for partition, _ in places] == [partition_of(b"doc-7", 5, partitioner), 2]
+        places = log.append_many("t", messages)
+    assert [partition for partition, _ in places] == [partition_of(b"doc-7", 5), 2]

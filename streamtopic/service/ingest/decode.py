@@ -25,7 +25,6 @@ from streamtopic.documents.events import (
 )
 from streamtopic.errors import InvalidEvent
 from streamtopic.state import AddedDocuments
-from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import murmur2
 
 if TYPE_CHECKING:
@@ -92,7 +91,6 @@ def decode_all(
     records: Sequence[Record],
     lexicon: Lexicon,
     partitions: int,
-    partitioner: str = MURMUR2,
     secret: bytes = b"",
 ) -> Decoded:
     """Decode records as `events.decode` does, and count the words of their documents.
@@ -100,11 +98,10 @@ def decode_all(
     records: of one partition, in the order of the log.
     lexicon: gets the words that it does not hold yet.
     partitions: number of partitions of the topic.
-    partitioner: name of the hash that chooses a key's partition.
     secret: of the partition, for the digests of subjects.
     """
     number = len(records)
-    homes = _homes([record.key or b"" for record in records], partitions, partitioner)
+    homes = _homes([record.key or b"" for record in records], partitions)
     # Redis is not asked for a key that can have no document, however long it is.
     keys = [key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b"" for _, _, _, key, *_ in records]
     labels: list[Mapping[str, str]] = [_NO_LABELS] * number
@@ -129,11 +126,8 @@ def decode_all(
     return Decoded(records, documents, others, homes, lexicon, named)
 
 
-def _homes(keys: Sequence[bytes], partitions: int, partitioner: str) -> list[int]:
+def _homes(keys: Sequence[bytes], partitions: int) -> list[int]:
     """Return the partition that each key belongs to."""
-    # zlib's crc32 is compiled already, murmur2 is not.
-    if partitioner != MURMUR2:
-        return [partition_of(key, partitions, partitioner) for key in keys]
     # A bytearray, since compiled code takes no list of bytes, and numba another type for arrays over bytes.
     data = np.frombuffer(bytearray().join(keys), np.uint8)
     ends = np.fromiter(accumulate(map(len, keys)), np.int64, len(keys))

@@ -414,6 +414,6 @@ class _ReadAhead:
             records = self._log.read(self._topic, state.partition, offset, max_records, _BYTES)
             if not records:
                 return None
-            return decode_all(records, lexicon, settings.partitions, settings.partitioner, state.secret)
+            return decode_all(records, lexicon, settings.partitions, state.secret)
 
         return _reading.submit(read)

@@ -266,8 +266,8 @@ def misplaced(partition: int, home: int) -> InvalidEvent:
     """Return the refusal of an add in another partition than its key's."""
     return InvalidEvent(
         MISPLACED,
-        f"the record is in partition {partition}, its key belongs to {home}: set the producer's partitioner to that of "
-        "the model (setting `partitioner`) and send the document again",
+        f"the record is in partition {partition}, its key belongs to {home}: set the producer's partitioner to murmur2 "
+        "(docs/messages.md) and send the document again",
     )
 
 

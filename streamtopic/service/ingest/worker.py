@@ -129,16 +129,17 @@ class IngestWorker:
         """Take part in the group; open and give up partitions as it says."""
         owned = self._membership.poll(0.0)
         for partition in [partition for partition in self._ingests if partition not in owned]:
-            logger.info(
-                "gave up ownership of partition %d",
-                partition,
-                extra={"event": "partition_given_up", "partition": partition},
-            )
-            del self._ingests[partition]
-            self._watch.gave_up(partition)
+            self._give_up(partition)
         for partition in sorted(owned - self._ingests.keys()):
             if self._ticks() >= self._shunned.get(partition, 0.0):
                 self._take(partition)
+
+    def _give_up(self, partition: int) -> None:
+        """Leave a partition to the process to which the group has given it."""
+        extra = {"event": "partition_given_up", "partition": partition}
+        logger.info("gave up ownership of partition %d", partition, extra=extra)
+        del self._ingests[partition]
+        self._watch.gave_up(partition)
 
     def _take(self, partition: int) -> None:
         """Become the writer of a partition, unless another process becomes it in the same moment."""
@@ -158,6 +159,10 @@ class IngestWorker:
         try:
             return act(self._ingests[partition])
         except TakenOver as error:
+            # In a rebalance the new owner may be first; nobody lost anything unnoticed then.
+            if partition not in self._membership.poll(0.0):
+                self._give_up(partition)
+                return None
             del self._ingests[partition]
             self._shun(partition, error)
             return None

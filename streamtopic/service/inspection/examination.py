@@ -34,11 +34,10 @@ from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
-from streamtopic.state import MAX_WORD_IDS, ModelState
+from streamtopic.state import ModelState
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.meta import require_keys
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.word_ids import MANY_WORDS, NEARLY
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ _SKEW_SECONDS = 5.0
 _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
 
-_BUSY_OUTBOX = 1_000
 # Seconds: an entry of the ledger takes its way, and clocks differ.
 _GRACE = 60.0
 _LOOK_AT_SCHEDULE = "look whether `streamtopic schedule` runs"
@@ -167,26 +165,17 @@ def _public_key(service: Opened, signing: SigningKey | None) -> Iterator[Finding
         return
     public = PublicKey.load(path)
     keys = None if ledger is None else ledger.keys.keys
-    if keys is not None:
-        if signing is not None and signing.public not in keys.trusted:
-            detail = f"key list {keys.sequence} does not name key {signing.public.key_id}, which signs"
-            yield fails(
-                "signing.pub", detail, "put the key that `streamtopic keys rotate` made in the place of signing.key"
-            )
-        else:
-            detail = f"{path}, root key {public.key_id}, key list {keys.sequence}: key {keys.current.key_id} signs"
-            yield holds("signing.pub", detail)
-    elif signing is not None and signing.public != public:
-        yield fails(
-            "signing.pub",
-            f"{path} holds key {public.key_id}, but key {signing.public.key_id} signs",
-            "give the signing.pub that was made with the signing key, or publish a key list (`streamtopic keys "
-            "publish`); subscribers refuse everything else",
-        )
-    else:
-        # Without the private key here, nobody can say whether the two belong together.
-        belongs = ", belongs to the signing key" if signing else ""
-        yield holds("signing.pub", f"{path}, key {public.key_id}{belongs}")
+    listed = "no key list" if keys is None else f"key list {keys.sequence}"
+    believed = (public,) if keys is None else keys.trusted
+    # Without the private key here, nobody can say whether the two belong together.
+    unknown = signing is not None and signing.public not in believed
+    signs = "" if signing is None else f": key {signing.public.key_id} signs"
+    detail = f"{path}, key {public.key_id}, {listed}{signs}"
+    remedy = (
+        "subscribers refuse what it signs: put the key that `streamtopic keys rotate` made in place of signing.key, "
+        "give the signing.pub that was made with it, or publish a key list (`streamtopic keys publish`)"
+    )
+    yield _judged("signing.pub", detail, (unknown, fails, "", remedy))
 
 
 def examine_redis(connection: Connection, clock: Callable[[], float]) -> Iterator[Finding]:
@@ -294,7 +283,7 @@ def examine_log(log: EventLog, settings: Settings, topics: Mapping[str, Mapping[
     names = TopicNames(settings.model)
     for topic, wanted in topics.items():
         count, right = log.partitions(topic), wanted_partitions(names, topic, settings.partitions)
-        changed = differing(log, topic, wanted) if settings.kafka is not None and count == right else {}
+        changed = differing(log, topic, wanted) if count == right else {}
         detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
         loses = "cleanup.policy" in changed or (topic == names.ledger and not changed.keys().isdisjoint(_RETENTION))
         lost = f"{_INIT}: documents or receipts would be lost, or deleted text would stay"
@@ -322,19 +311,19 @@ def _topic_copies(log: EventLog, settings: Settings, topic: str) -> Iterator[Fin
     replicas, in_sync = known.replicas, known.in_sync
     least = int(log.settings(topic).get("min.insync.replicas", 1))
     detail = f"{replicas} replica(s), {in_sync} in sync, min.insync.replicas {least}"
-    lone, several = replicas == 1 and _elsewhere(servers), replicas > 1
+    # A broker on this machine alone is one for trying out.
+    unsafe = not 1 < least < replicas and (replicas > 1 or _elsewhere(servers))
     down = "bring brokers back, or lower min.insync.replicas: until then nothing can be written"
-    single = "use three replicas and min.insync.replicas 2 (docs/deploy.md): a lost disk loses these records"
-    few = "set min.insync.replicas to 2: a record that one broker confirmed alone is lost with it"
-    many = "set min.insync.replicas one lower: without one broker nothing can be written"
+    few = (
+        "use three replicas and min.insync.replicas 2 (docs/deploy.md): else one broker that is lost takes records "
+        "with it, or nothing can be written without it"
+    )
     yield _judged(
         name,
         detail,
         (in_sync < least, fails, "", down),
-        (lone, doubt, "", single),
         (in_sync < replicas, doubt, "", "see the logs of the brokers: a replica does not follow"),
-        (several and least == 1, doubt, "", few),
-        (several and least == replicas, doubt, "", many),
+        (unsafe, doubt, "", few),
     )
 
 
@@ -346,7 +335,7 @@ def examine_state(facts: ModelFacts) -> Iterator[Finding]:
         return
     # For its checks: one that does not fit the settings is an error with its remedy.
     ModelState.open(connection, model, fixed)
-    yield holds("state", f"made for {fixed.partitions} partitions by {fixed.partitioner}, cap {fixed.cap}")
+    yield holds("state", f"made for {fixed.partitions} partitions, cap {fixed.cap}")
     try:
         positions = facts.positions
     except StateMissing:
@@ -422,10 +411,6 @@ def _version(facts: ModelFacts) -> Iterator[Finding]:
         wrong = f"the service's own check did not bear out version {checked['version']}: {checked['detail']}"
         remedy = "run `streamtopic verify`, and test the machine's memory"
         yield _judged("self-check", well, (not checked["passed"], fails, wrong, remedy))
-    staged = facts.state.waiting()
-    yield _judged(
-        "outbox", f"{staged} records wait to be published", (staged >= _BUSY_OUTBOX, doubt, "", _LOOK_AT_SCHEDULE)
-    )
 
 
 def _deletions(facts: ModelFacts) -> Iterator[Finding]:
@@ -485,7 +470,6 @@ def _records(facts: ModelFacts) -> Iterator[Finding]:
     for one in facts.overdue:
         yield fails("transaction", f"{one.text} since {one.since}, deletes perhaps among them", END_TRANSACTION)
     for counted in facts.partitions:
-        yield _words(counted)
         if counted.partition not in {one.partition for one in facts.departures}:
             yield _progress(facts, counted)
     for departure in facts.departures:
@@ -495,28 +479,8 @@ def _records(facts: ModelFacts) -> Iterator[Finding]:
 
 def _progress(facts: ModelFacts, one: Counted) -> Finding:
     """Examine how far a partition is counted."""
-    documents, lag = one.meta.documents, one.lag
-    well = f"{documents} documents, {lag} records to count"
+    well = f"{one.meta.documents} documents, {one.lag} records to count"
     stalled = one.stalled and not facts.at_rest
     still = f"{well}, and none was counted for {duration(one.still)}"
     look = "look whether `streamtopic ingest` runs, and what it logs; `streamtopic doctor` says which server is away"
-    # Half of the retention: from then on ingest compares all documents with the log.
-    days = (facts.now - one.meta.time_ms / 1000) / 86_400
-    old = bool(lag and one.meta.time_ms) and days > facts.settings.delete_retention / 172_800
-    gone = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
-    wrong = fails if stalled else doubt
-    start = "start ingest: it compares all documents with the log before it goes on"
-    return _judged(f"partition {one.partition}", well, (old, wrong, gone, start), (stalled, fails, still, look))
-
-
-def _words(one: Counted) -> Finding:
-    """Examine the words and word ids of a partition."""
-    words, given = one.meta.words, one.meta.next_word
-    rebuild = "run `streamtopic rebuild`, which gives new ids: without ids ingest stops"
-    fewer = "keep ids, hashes and base64 out of the texts: each word costs memory everywhere"
-    return _judged(
-        f"words of partition {one.partition}",
-        f"{words:,}; {given:,} of {MAX_WORD_IDS:,} word ids were given",
-        (given > NEARLY * MAX_WORD_IDS, doubt, "", rebuild),
-        (words > MANY_WORDS, doubt, "", fewer),
-    )
+    return _judged(f"partition {one.partition}", well, (stalled, fails, still, look))

@@ -22,7 +22,7 @@ from streamtopic.errors import SettingsError, StateMismatch, StateMissing
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.assembly import reader_of
 from streamtopic.service.log_history import departures, hidden
-from streamtopic.service.schedule.decide import accepted, last_version, suspects, unserved
+from streamtopic.service.schedule.decide import accepted, last_version, suspects
 from streamtopic.service.watching import STALLED_AFTER
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, Reader, Suppressed
@@ -273,9 +273,7 @@ def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
     running, counting: whether a scheduler leads, and whether somebody counts; None if that cannot be seen.
     lag: number of records that are not counted yet.
     words: number of words of live documents, by partition.
-    word_ids: number of word ids given so far, also to words that are gone, by partition.
     hidden: records that cannot be read before a transaction ends.
-    unserved_deletions: number of deletions that no version reflects yet.
     new_documents: number of documents that came since the newest version.
     suppressed: number of ids and subjects that are suppressed.
     guarantee, ratio, covered, unfitted: of the newest version. ratio: of the noise to the model. unfitted: for each
@@ -301,7 +299,6 @@ def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
         "forget_set": facts.forget_set,
         "capacity": capacity,
         "capacity_rule": None if base is None or capacity is None else base.capacity_rule,
-        "unserved_deletions": 0 if last is None else len(unserved(facts.reader, metas, last.cut)),
         "new_documents": 0 if last is None else accepted(metas) - last.counted,
         "epsilon_budget": facts.settings.budget,
         **finite({name: record.get(name, before) for name, before in _RECORD.items()}),
@@ -309,7 +306,6 @@ def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
         "decision": decision,
         "decided": decided,
         "words": {partition: meta.words for partition, meta in metas.items()},
-        "word_ids": {partition: meta.next_word for partition, meta in metas.items()},
         "lag": sum(one.lag for one in facts.partitions),
         "suppressed": sum(value.startswith(b"suppress") for value in kept.values()),
         "hidden": [{"partition": one.partition, "records": one.records, "since": one.since} for one in facts.hidden],
@@ -388,7 +384,7 @@ def residue_fields(residue: Residue) -> dict[str, Any]:
 
 
 def show_gauges(facts: ModelFacts, watch: Watch) -> None:
-    """Give a process the gauges of what Redis and the log know now, and tell its health whether the log is well.
+    """Give a process the gauges of what Redis and the log know now.
 
     Raises StreamtopicError if a server does not answer, or refuses.
     """
@@ -397,14 +393,6 @@ def show_gauges(facts: ModelFacts, watch: Watch) -> None:
     reads = watch.role != "ingest"
     if not reads and not owned:
         return
-    positions: Mapping[int, Meta] = owned
-    counted = False
-    with suppress(StateMissing):
-        if reads:
-            positions, counted = facts.positions, True
-    # Without the records: ingest compares them when it takes ownership, and once a minute.
-    found = departures(facts.log, facts.topic, facts.settings.partitions, positions, read=False)
-    watch.health.found(one.text for one in found)
     gauges = list(_of_partitions(facts, owned))
     if reads:
         gauges += [
@@ -412,10 +400,9 @@ def show_gauges(facts: ModelFacts, watch: Watch) -> None:
             (catalogue.FORGET_LIMIT, (), facts.settings.max_forget_lag),
             (catalogue.OUTBOX, (), facts.state.waiting()),
         ]
-    # Before every partition was counted for the first time there is nothing else to show.
-    if counted:
-        gauges += _of_deletions(facts)
-        gauges += _of_model(facts)
+        # Before every partition was counted for the first time there is nothing else to show.
+        with suppress(StateMissing):
+            gauges += [*_of_deletions(facts), *_of_model(facts)]
     watch.looked = gauges
 
 
@@ -447,11 +434,8 @@ def _of_deletions(facts: ModelFacts) -> Iterator[Gauge]:
 
 
 def _of_model(facts: ModelFacts) -> Iterator[Gauge]:
-    """Yield the gauges of documents, memory and the newest version."""
+    """Yield the gauges of documents and the newest version."""
     yield catalogue.DOCUMENTS, (), facts.documents
-    used = facts.state.connection.information().get("used_memory")
-    if used is not None:
-        yield catalogue.REDIS_BYTES, (), used
     _, record = facts.newest
     if record:
         yield catalogue.RELEASE, (), record["created"] / 1000

@@ -227,7 +227,7 @@ class LedgerWriter(IndexedLedger):
 def _refuse_losing(log: EventLog, topic: str, kept: Mapping[str, str]) -> None:
     """Raise StateMismatch where a topic would lose records that must be kept. kept: name to the value that keeps."""
     have = log.settings(topic)
-    # A log in files may have no settings, and then it keeps every record.
+    # A log in files has no settings, and keeps every record.
     losing = [f"{name}={have[name]}" for name, value in kept.items() if have.get(name) not in {None, value}]
     if losing:
         raise StateMismatch(
@@ -247,8 +247,5 @@ def recorded(record: Mapping[str, Any]) -> Envelope:
 
 
 def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
-    """Return, by partition, the offset up to which a recorded version reflects deletions.
-
-    It is {} without a record, and where documents were moved since.
-    """
+    """Return, by partition, the offset up to which a recorded version reflects deletions; {} without a record."""
     return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}

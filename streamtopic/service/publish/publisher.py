@@ -240,7 +240,7 @@ class Publisher:
         waiting = [partition for partition, (number, _) in marks.items() if number]
         if not waiting:
             return []
-        latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
+        latest = (self._writer.ledger.newest, tuple(one.release for one in versions))
         # A million deletions may wait for the next version: they are read once, until something changes.
         waiting = [p for p in waiting if self._looked_at.get(p) != (marks[p], latest)]
         cuts = self._cuts(versions, waiting) if waiting else []

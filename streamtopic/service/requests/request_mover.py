@@ -318,11 +318,11 @@ class RequestMover:
             return [encode_delete(one, wanted.id, salt, wanted.trace) for one in wanted.documents]
         if self._is_behind():
             return None
-        settings = self._settings
+        partitions = self._settings.partitions
         by_home: defaultdict[int, list[Misplaced]] = defaultdict(list)
         for one in wanted.misplaced:
             if one not in self._sent_lately:
-                by_home[partition_of(one.key, settings.partitions, settings.partitioner)].append(one)
+                by_home[partition_of(one.key, partitions)].append(one)
         self._ledger.catch_up()
         receipts = self._ledger.find([_digest(one) for one in wanted.misplaced if _digest(one)])
         due = list[Message]()

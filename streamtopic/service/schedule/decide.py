@@ -268,7 +268,7 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: Mapping[int, i
 
 
 def last_version(record: Mapping[str, Any]) -> Envelope | None:
-    """Return the version of a record in Redis, None without one. Its cut is empty if documents were moved since.
+    """Return the version of a record in Redis, None without one.
 
     Numbers that its entry shows with noise are exact here.
     """

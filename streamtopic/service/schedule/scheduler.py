@@ -399,7 +399,7 @@ class Scheduler:
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
         self._staged()
-        self._watch.staged(kind, seconds)
+        self._watch.staged(kind)
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.

@@ -14,6 +14,7 @@ from streamtopic.service.log_history import count_remedy
 from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.ledger_writer import RedisIndex
 from streamtopic.service.schedule.scheduler import renewed
+from streamtopic.signed import Envelope
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.deletions import ResidueState
 from streamtopic.state.meta import stored_settings
@@ -91,22 +92,15 @@ def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebui
         )
     if suppression is not None and wanted != suppression.fingerprint:
         suppressed.clear()
-    # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
-    other_hash = before is not None and before.partitioner != fixed.partitioner
     with _leading(service):
         # Its index may have lost a part, like all else in Redis.
         RedisIndex(connection, model).clear()
-        # Under the lease: before it, a scheduler could still stage a version.
-        state = ModelState(connection, model, fixed)
-        service.ledger.catch_up()
-        newest = max(service.ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)
+        _refuse_moved(service, partitions)
         for partition in range(before.partitions if before else partitions):
-            remove_partition(connection, model, partition, rearranged=other_hash)
+            remove_partition(connection, model, partition)
         remove_base(connection, model)
         ResidueState(connection, model).reset()
-        # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
-        moved = newest if before is None or other_hash else state.moved()
-        record(connection, model, fixed, moved)
+        record(connection, model, fixed)
         try:
             open_ingest = ingest_opener(service)
             ingests = [open_ingest(partition) for partition in range(partitions)]
@@ -128,12 +122,28 @@ def _agreed(log: EventLog, names: TopicNames, wanted: int, before: ModelSettings
         remedy = count_remedy(names, topic, have)
         raise UsageError(f"topic {topic} has {have} partitions, not {wanted}: {remedy}")
     if before is not None and before.partitions != have:
-        raise UsageError(
-            f"the state was made for {before.partitions} partitions, {topic} has {have}: is it the right topic? Ids "
-            "belong to other partitions now, and records are not moved: make a model of another name with this number "
-            "of partitions, and add the documents to it (docs/operations.md)"
-        )
+        raise _moved(f"the state was made for {before.partitions} partitions", topic, have)
     return have
+
+
+def _refuse_moved(service: Opened, partitions: int) -> None:
+    """Raise UsageError if the newest version was made of another number of partitions, also after Redis was lost."""
+    writer = service.ledger
+    writer.catch_up()
+    index = writer.ledger.index_of(writer.ledger.newest)
+    entry = None if index is None else writer.entries([index])[index].entry
+    if isinstance(entry, Envelope) and len(entry.cut) != partitions:
+        made = f"version {entry.version} was made of {len(entry.cut)} partitions"
+        raise _moved(made, service.names.documents, partitions)
+
+
+def _moved(made: str, topic: str, have: int) -> UsageError:
+    """Return the error of a model whose documents lie in other partitions. made: what says so."""
+    return UsageError(
+        f"{made}, {topic} has {have}: is it the right topic? Ids belong to other partitions now, and records are not "
+        "moved: make a model of another name with this number of partitions, and add the documents to it "
+        "(docs/operations.md)"
+    )
 
 
 @contextmanager

@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 
     from streamtopic.service.opened import Opened
     from streamtopic.signed import KeyRing, Ledger, Logged, Payload
-    from streamtopic.state import ModelState, Reader
+    from streamtopic.state import Reader
     from streamtopic.streams import EventLog
 
 __all__ = [
     "InLog",
     "Waiting",
     "WholeLedger",
-    "present_cut",
     "read_ledger",
     "read_waiting",
     "release_findings",
@@ -380,22 +379,19 @@ class Waiting:
     """Deletions without a receipt yet.
 
     deletions: how many.
-    held: deleted documents that the version still holds; None if this cannot be known any more.
+    held: deleted documents that the version still holds.
     oldest: time of the oldest deletion, milliseconds since 1970; None if there is no deletion.
     lag: records of the documents topic that are not counted yet; they may be deletions too.
     """
 
     deletions: int
-    held: int | None
+    held: int
     oldest: int | None
     lag: int
 
     def finding(self, version: int) -> Finding:
         """Return whether the version holds documents that are deleted by now."""
         name = "deletions"
-        if self.held is None:
-            detail = "documents were moved to other partitions since: the version may hold each that is deleted"
-            return doubt(name, detail, "take a version that was made later")
         if self.held:
             # Not a failure: until `max_forget_lag` is over the service may wait for more deletions.
             detail = f"version {version} holds {self.held} documents that are deleted by now; a version without is due"
@@ -406,23 +402,17 @@ class Waiting:
         return holds(name, detail)
 
 
-def present_cut(state: ModelState, envelope: Envelope) -> Mapping[int, int]:
-    """Return a version's cut, partition to offset; empty if documents were moved to other partitions since."""
-    return {} if envelope.version <= state.moved() else envelope.cut
-
-
 def read_waiting(service: Opened, reader: Reader, envelope: Envelope) -> Waiting:
     """Return the deletions that wait. envelope: of the version. Raises ComponentUnreachable."""
-    cut = present_cut(service.state, envelope)
     received = list[int]()
     held = lag = 0
     for partition, meta in reader.positions().items():
         lag += service.log.end(service.names.documents, partition) - meta.next_offset
-        reflected = cut.get(partition, 0)
+        reflected = envelope.cut.get(partition, 0)
         for forget in reader.forgets(partition).each():
             # A document that another record replaced is forgotten as well, but nobody asked for a receipt.
             if forget.wants_receipt:
                 received.append(forget.received_ms)
             # The version holds a document that came before its cut and was deleted after it.
             held += forget.found and forget.offset >= reflected > forget.document_offset
-    return Waiting(len(received), held if cut else None, min(received, default=None), lag)
+    return Waiting(len(received), held, min(received, default=None), lag)

@@ -23,7 +23,7 @@ from streamtopic.documents.events import (
 )
 from streamtopic.errors import InvalidEvent
 from streamtopic.state.document_counts import StoredDocuments
-from streamtopic.streams import MURMUR2, pages, partition_of
+from streamtopic.streams import pages, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -171,7 +171,6 @@ def documents_in_log(
     topic: str,
     offsets: Mapping[int, int],
     progress: Progress,
-    partitioner: str = MURMUR2,
     *,
     suppression: SuppressionKey | None = None,
 ) -> DocumentsInLog:
@@ -180,7 +179,6 @@ def documents_in_log(
     log, topic: where documents are.
     offsets: partition to the offset at which reading ends.
     progress: called with the number of records read so far, and their total.
-    partitioner: name of the hash by which keys belong to partitions.
     suppression: key of the model's suppressions. Without it, adds that were refused for them count until their
         tombstones, which follow within moments.
 
@@ -198,7 +196,7 @@ def documents_in_log(
             living.whole &= record.offset == expected
             expected = record.next_offset
             # A producer with another hash wrote the record to the wrong partition: ingest does not count it there.
-            if not record.key or partition_of(record.key, partitions, partitioner) == partition:
+            if not record.key or partition_of(record.key, partitions) == partition:
                 own = suppression is not None and _refusal(record, suppression) is not None
                 living.apply(record, refused=record.offset in refused, asked=not own)
             if expected % STRIDE == 0:

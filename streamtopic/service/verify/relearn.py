@@ -14,7 +14,6 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.finding import Finding, doubt, fails, holds
 from streamtopic.service.instance import secret, suppression_key
 from streamtopic.service.schedule.payload import Ingredients, TaskOptions, published_heads, task_options
-from streamtopic.service.verify.ledger_checks import present_cut
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
@@ -180,7 +179,6 @@ class Relearning:
                 service.names.documents,
                 cut,
                 self._update,
-                service.settings.partitioner,
                 suppression=suppression_key(service.settings),
             )
             found = found if added is None else found.added_before(added)
@@ -270,8 +268,6 @@ class Relearning:
         # The certified mode needs no base model.
         if envelope.guarantee != "certified" and (base is None or base.version != envelope.base):
             return doubt(name, "its base model is not kept any more", _NEWER_BASE)
-        if not present_cut(state, envelope):
-            return doubt(name, "it was made before documents were moved to other partitions", _RETRAIN)
         found = self._covered(envelope)
         # In private mode m has noise; the commitment is to the documents.
         if found.counts.documents == envelope.m or (envelope.guarantee == "private" and found.whole):

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from embedded_service import two_topics
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from waiting import PATIENCE, until
 
@@ -70,7 +71,6 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
     """
     assert start("init", "operator").wait(PATIENCE) == 0, _said(tmp_path, "init")
     public, model = secrets / "signing.pub", MODEL_NAME
-    words = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
     writes, reads = deployed_kafka.options("producer"), deployed_kafka.options("subscriber")
     with ExitStack() as stack:
         parts = [start(name, name) for name in PARTS]
@@ -79,7 +79,7 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
             stack.callback(part.wait)
             stack.callback(part.kill)
         producer = stack.enter_context(DocumentProducer(writes, model=model))
-        producer.add_many((f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(60))
+        producer.add_many((one.id, one.text) for one in two_topics(0, 60))
         subscriber = stack.enter_context(ModelSubscriber(reads, model=model, public_key=public))
         first = until(subscriber.poll, "first version")
         request = producer.delete("d1")

@@ -8,29 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_service import Clock
 
-from appending import append
-from embedded_service import Service
+from appending import append, everything
+from embedded_service import embedded, two_topics
 from kafka_topics import HASTY, until_compacted
 from streamtopic.cli import main
-from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
 from streamtopic.errors import StateMismatch
 from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
-from streamtopic.settings import Settings
-from streamtopic.signed import Erased, LedgerProof, LedgerReader
+from streamtopic.signed import Erased, LedgerProof
 from streamtopic.state.deletions import Marks, ResidueState, Stage
 from streamtopic.streams import FileLog, open_log
 from waiting import until
 
 RARE = "xylograph"
-_SUBJECTS = ["apple banana cherry damson elder", "iron copper silver gold tin"]
-
-
-def _documents():
-    words = [subject.split() for subject in _SUBJECTS]
-    return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(60)]
 
 
 @pytest.fixture
@@ -41,17 +33,8 @@ def clock():
 
 def opened(folder, clock, max_age=0.0):
     """An embedded instance with an append-only file, which clears up at once, or in the time that is allowed."""
-    settings = Settings(
-        dir=folder,
-        topics=2,
-        min_df=1,
-        max_df=1.0,
-        max_forget_lag=0,
-        capacity={"rule": "fixed", "documents": 1000},
-        residue_max_age=max_age,
-        backups_kept=0.0,
-    )
-    return Service(settings, clock=clock)
+    plain = {"topics": 2, "min_df": 1, "residue_max_age": max_age, "backups_kept": 0.0}
+    return embedded(folder, clock=clock, **plain)
 
 
 @pytest.fixture
@@ -59,7 +42,7 @@ def service(tmp_path, clock, monkeypatch):
     """An instance with a version of 60 documents, whose base goes quickly once it was replaced."""
     with opened(tmp_path, clock) as service:
         short_grace(monkeypatch)
-        service.add(_documents())
+        service.add(two_topics(0, 60))
         service.settle()
         yield service
 
@@ -103,7 +86,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         # Until the bytes have been seen, no stage ends however long that takes.
         short_grace(monkeypatch, counted_on=86_400.0)
         service.connection.call("CONFIG", "SET", "rdbcompression", "no")
-        service.add([*_documents(), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
+        service.add([*two_topics(0, 60), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
         service.settle()
         before = places(tmp_path)
         assert any("log" in place for place in before), before
@@ -147,7 +130,7 @@ def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     """One entry of the ledger covers all deletions that came to their end, and it can be proved."""
     offset = deleted(service, "d0", "d1", "d2", "unknown")
     settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
-    receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
+    receipts = service.reader_of_receipts()
     found = list(receipts)
     assert len(found) == 4
     erased = receipts.erased(found[0])
@@ -155,8 +138,7 @@ def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     assert set(erased.reached[0]) == set(Stage)
     assert erased.attested == ("backups",)
     service.settle()
-    logged = LedgerReader(service.log, service.settings.model, service.keys).catch_up()
-    assert [one.entry for one in logged if isinstance(one.entry, Erased)] == [erased]
+    assert service.entries(Erased) == [erased]
     proved = LedgerProof.parse(receipts.proof(erased)).verify(service.keys)
     assert proved.entry == erased
     # A command has the folder to itself.
@@ -198,7 +180,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
         return now.completed.get(0, 0) > offset
 
     until(done, lambda: residue(service))
-    receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
+    receipts = service.reader_of_receipts()
     reached = receipts.erased(next(iter(receipts))).reached[0]
     assert min(reached.values()) >= began
     assert reached["file"] >= reached["state"]
@@ -208,7 +190,7 @@ def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock
     """They name its words for as long as their age is allowed, whatever was published and replaced since."""
     with opened(tmp_path, clock, 86_400.0) as service:
         short_grace(monkeypatch)
-        service.add(_documents())
+        service.add(two_topics(0, 60))
         service.settle()
         offset = deleted(service, "d0")
         service.settle()
@@ -281,17 +263,8 @@ def test_kafkas_own_compaction_is_observed(kafka_server):
             return mark > deleted[-1][1]
 
         until_compacted(log, "residue.documents", passed)
-        held = [record for record in everything(log) if record.value is not None]
+        held = [record for record in everything(log, "residue.documents") if record.value is not None]
         assert not {b"d%d" % n for n in range(10)} & {record.key for record in held}
-
-
-def everything(log):
-    """All records of the topic."""
-    records, offset = [], log.begin("residue.documents", 0)
-    while page := log.read("residue.documents", 0, offset):
-        records += page
-        offset = page[-1].next_offset
-    return records
 
 
 def seen(look):
@@ -314,7 +287,7 @@ def test_the_look_is_right_about_every_deletion(tmp_path_factory, records, data)
         if number == stop:
             log.compact("residue.documents")
         append(log, "residue.documents", key, b"text" if valued else None, partition=0)
-    mark, held = seen(superseded_from(log, "residue.documents", 0)), everything(log)
+    mark, held = seen(superseded_from(log, "residue.documents", 0)), everything(log, "residue.documents")
     for offset, (key, valued) in enumerate(records):
         left = [r for r in held if r.key == key and r.offset < offset and r.value is not None]
         if not valued and key != HEARTBEAT_KEY and offset < mark:

@@ -2,16 +2,14 @@
 
 import pytest
 
-from embedded_service import Service
+from embedded_service import embedded, two_topics
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.service.publish import erasure
-from streamtopic.settings import Settings
 from streamtopic.state.deletions import ResidueState
 from waiting import until
 
 RARE = "xylograph"
-SUBJECTS = [subject.split() for subject in ("apple banana cherry damson elder", "iron copper silver gold tin")]
 
 
 def holding(cluster):
@@ -24,29 +22,17 @@ def holding(cluster):
 def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
     """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
     with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:
-        settings = Settings(
-            dir=tmp_path,
-            redis_url=cluster.url,
-            partitions=4,
-            topics=2,
-            min_df=1,
-            max_df=1.0,
-            max_forget_lag=0.0,
-            capacity={"rule": "fixed", "documents": 1000},
-            residue_max_age=0.0,
-            backups_kept=0.0,
-        )
-        texts = [" ".join(SUBJECTS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60)]
-        with Service(settings) as service:
+        plain = {"partitions": 4, "topics": 2, "min_df": 1, "residue_max_age": 0.0, "backups_kept": 0.0}
+        with embedded(tmp_path, redis_url=cluster.url, **plain) as service:
             monkeypatch.setattr(erasure, "_GRACE_SECONDS", 1.0)
-            service.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
+            service.add(two_topics(0, 60))
             service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
             service.settle()
             assert len(holding(cluster)) > 1, "one master holds it: nothing is shown"
             service.delete([f"r{n}" for n in range(8)])
             service.settle()
             ends = {p: meta.removed for p, meta in service.reader.positions().items() if meta.removals}
-            state = ResidueState(service.connection, settings.model)
+            state = ResidueState(service.connection, service.settings.model)
 
             def gone():
                 service.settle()

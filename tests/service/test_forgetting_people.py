@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from crashes import killed_beside
+from crashes import copied, killed_beside, put_back
 from embedded_service import Service
 from streamtopic.cli import main
 from streamtopic.client import Deletion, DocumentProducer
@@ -73,8 +73,7 @@ def names_anybody(service, text=b"alice"):
             records = service.log.read(topic, partition, service.log.begin(topic, partition), 100_000)
             if any(text in (record.key or b"") + (record.value or b"") for record in records):
                 return True
-    keys = service.connection.call("KEYS", "*")
-    return any(text in service.connection.call("DUMP", key) for key in keys)
+    return any(text in content for content in copied(service.connection).values())
 
 
 def forget_alice(service):
@@ -193,27 +192,20 @@ def test_a_redis_that_is_set_back_ends_in_the_same_receipt(service, moment):
     """The requests in Redis come back as they were: the ledger tells which are done, and nothing is done twice."""
     request = forget_alice(service)
     keys = [ModelKeys(service.settings.model).named(f"deletions:{name}") for name in ("open", "ended")]
-
-    def kept():
-        return {key: service.connection.call("DUMP", key) for key in keys}
-
-    before = kept()
+    before = copied(service.connection, *keys)
     service.leader.move_requests()
     if moment != "taken":
-        before = kept()
+        before = copied(service.connection, *keys)
     if moment == "counted":
         service.count()
         service.leader.move_requests()
-        before = kept()
+        before = copied(service.connection, *keys)
     service.settle()
     service.add(documents(3, "alice", "a"))
     service.settle()
     if moment == "completed":
-        before = kept()
-    for key, value in before.items():
-        service.connection.call("DEL", key)
-        if value is not None:
-            service.connection.call("RESTORE", key, 0, value)
+        before = copied(service.connection, *keys)
+    put_back(service.connection, before, *keys)
     service.forget_parts()
     service.settle()
     assert of_alice(service) == {"a0", "a1", "a2"}

@@ -8,6 +8,7 @@ import pytest
 from test_worker import Share
 from watched_service import MARK, RARE, Clock, Watched, documents, family_of, opened
 
+from crashes import copied, put_back
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.local import LocalRedis
@@ -107,15 +108,11 @@ def _was_set_back(folder, watch):
         worker, redis = _worker(service, Share(0)), service.connection
         service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(5)])
         worker.step(0.0)
-        names = list(redis.names("{st:default:0}:*"))
-        before = {name: redis.call("DUMP", name) for name in names}
+        before = copied(redis, "{st:default:0}:*")
         service.send([encode_add(f"{MARK}-{n}", text="apple cherry") for n in range(5, 9)])
         worker.step(0.0)
         watch.note()
-        for name in redis.names("{st:default:0}:*"):
-            redis.call("DEL", name)
-        for name, data in before.items():
-            redis.call("RESTORE", name, 0, data)
+        put_back(redis, before, "{st:default:0}:*")
         service.send([encode_add(f"{MARK}-{n}", text="apple cherry") for n in range(9, 12)])
         worker.step(0.0)
         assert worker.ingests[0].state.meta.next_offset == 12

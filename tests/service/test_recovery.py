@@ -3,6 +3,7 @@
 import pytest
 from three_topics import leaning
 
+from crashes import copied, put_back
 from embedded_service import embedded
 from streamtopic.signed import Envelope
 
@@ -18,17 +19,9 @@ def service(tmp_path):
         yield service
 
 
-def moment(service):
-    """Everything that Redis holds now."""
-    keys = service.connection.call("KEYS", "*")
-    return {key: service.connection.call("DUMP", key) for key in keys}
-
-
 def set_back(service, held):
-    """Put Redis back to an earlier moment, as a restore from a backup does; processes start again after it."""
-    service.connection.call("FLUSHALL")
-    for key, value in held.items():
-        service.connection.call("RESTORE", key, 0, value)
+    """Put Redis back to a copy, as a restore from a backup does; processes start again after it."""
+    put_back(service.connection, held)
     service.forget_parts()
 
 
@@ -39,7 +32,7 @@ def versions(service):
 
 def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(service):
     """Every number has one release, epsilon never falls within a base, and what was forgotten stays forgotten."""
-    held = moment(service)
+    held = copied(service.connection)
     service.delete(["doc-001", "doc-002"])
     service.settle()
     assert [v["version"] for v in service.versions()] == [1, 2]
@@ -60,7 +53,7 @@ def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(servi
 
 def test_each_deletion_keeps_its_one_receipt(service):
     """Deletions counted out again after Redis was set back do not get a second receipt."""
-    held = moment(service)
+    held = copied(service.connection)
     requests = service.delete(["doc-005", "doc-006", "unknown"])
     service.settle()
     before = {receipt.id: receipt for receipt in service.receipts()}

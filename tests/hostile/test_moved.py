@@ -13,24 +13,18 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from ingest_world import IngestWorld, new_model
 
+from appending import everything
 from crashes import killed_beside
+from kafka_topics import HASTY, until_compacted
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import StateMismatch
 from streamtopic.service.requests.request_mover import RequestMover
 from streamtopic.settings import Settings
 from streamtopic.state import ModelSettings, ModelState, Reader
 from streamtopic.state.model_state import lead, remove_partition
-from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
-from waiting import until
+from streamtopic.streams import FileLog, Message, TopicNames, partition_of
 
 MINUTE = 60.0
-HASTY = {
-    "cleanup.policy": "compact",
-    "max.compaction.lag.ms": "1",
-    "min.cleanable.dirty.ratio": "0.001",
-    "segment.ms": "200",
-    "message.timestamp.type": "LogAppendTime",
-}
 
 
 def named(partition, partitions=2, partitioner="murmur2"):
@@ -90,18 +84,10 @@ class World(IngestWorld):
         return self.counted() == self.recounted()
 
 
-@pytest.fixture(scope="module")
-def kafka(kafka_server):
-    """A log on a real broker."""
-    log, _ = open_log(kafka_server.servers)
-    with log:
-        yield log
-
-
 @pytest.fixture
-def world(connection, kafka):
+def world(connection, kafka_log):
     """A model on a real broker."""
-    return World(connection, kafka, time.time)
+    return World(connection, kafka_log, time.time)
 
 
 def test_a_forged_origin_hides_no_delete(world):
@@ -123,9 +109,10 @@ def test_a_forged_origin_hides_no_delete(world):
 
 
 @pytest.mark.parametrize("later", ["nothing", "add", "garbage"])
-def test_compaction_before_ingest_loses_no_delete(connection, kafka, later):
+def test_compaction_before_ingest_loses_no_delete(connection, kafka_log, later):
     """Add and delete in a wrong partition, more of the same behind them, compacted away: what is at home goes."""
-    world = World(connection, kafka, time.time, hasty=HASTY)
+    world = World(connection, kafka_log, time.time, hasty=HASTY | {"message.timestamp.type": "LogAppendTime"})
+    topic = world.topics.documents
     document = next(named(1))
     add = encode_add(document, text="some plain words")
     world.send(add)
@@ -135,23 +122,12 @@ def test_compaction_before_ingest_loses_no_delete(connection, kafka, later):
     _, asked = world.place(encode_delete(document, "r"), 0)
     if later != "nothing":
         world.place(add if later == "add" else Message(add.key, b"{"), 0)
-        _await_erased(world, asked)
+        until_compacted(
+            kafka_log, topic, lambda: asked not in {record.offset for record in everything(kafka_log, topic)}
+        )
     world.drain()
     assert world.live() == set()
     assert world.agrees()
-
-
-def _await_erased(world, offset):
-
-    def erased():
-        world.place(encode_heartbeat(0), 0)
-        held, at = set(), world.log.begin(world.topics.documents, 0)
-        while page := world.log.read(world.topics.documents, 0, at):
-            held |= {record.offset for record in page}
-            at = page[-1].next_offset
-        return offset not in held
-
-    until(erased, "compaction by the broker", 0.5)
 
 
 @pytest.mark.parametrize(("topic", "at"), [("requests", 0), ("documents", 0), ("requests", 1)])
@@ -176,9 +152,9 @@ def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, w
     assert len(forgets) == (2 if topic == "documents" and written else 1)
 
 
-def test_a_model_of_librdkafkas_clients_counts_what_they_send(connection, kafka):
+def test_a_model_of_librdkafkas_clients_counts_what_they_send(connection, kafka_log):
     """With partitioner crc32 their records are at home, and those of murmur2 are refused; another one is refused."""
-    world = World(connection, kafka, time.time, "crc32")
+    world = World(connection, kafka_log, time.time, "crc32")
     document = next(i for i in named(1, partitioner="crc32") if partition_of(i.encode(), 2) == 0)
     world.place(encode_add(document, text="some plain words"), 1)
     assert world.drain() == {"added": 1}

@@ -8,7 +8,6 @@ import msgpack
 import pytest
 from kafka import KafkaProducer
 
-from appending import append
 from campaign.oracle import Oracle
 from plain_counts import all_counts, plain_counts
 from streamtopic.counts import Weighting
@@ -172,22 +171,3 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         again = Ingest(connection, log, names, 0, settings=fixed, clock=time.time)
         list(again.drain())
         assert _digest(connection, names.model) == digest
-
-
-def test_forged_pointers_stop_nobody(names, kafka_server):
-    """Whoever may write to the rejected topic: listing passes over what is no pointer."""
-    log, _ = open_log(kafka_server.servers)
-    with log:
-        before = [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest]
-        values = [
-            b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"partition": 0, "offset": float("inf"), "reason": "x"}),
-            msgpack.packb({"partition": "0", "offset": "1", "reason": "x"}),
-            msgpack.packb({"partition": 0, "offset": -1, "reason": "x"}),
-            msgpack.packb({"partition": 0, "offset": 2**64 - 1, "reason": "x"}),
-        ]  # fmt: skip
-        far = {"partition": 0, "offset": 10**15, "reason": "\x1b[2J", "topic": names.documents, "key_sha256": 5}
-        elsewhere = {"partition": 10**6, "offset": 3, "reason": "format", "topic": ""}
-        for number, value in enumerate([*values, msgpack.packb(far), msgpack.packb(elsewhere)]):
-            append(log, names.rejected, b"forged-%d" % number, value, partition=0)
-        found = [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest]
-        assert found == [*before, 10**15, 3]

@@ -84,14 +84,9 @@ class World(IngestWorld):
         return self.counted() == self.recounted()
 
 
-@pytest.fixture
-def world(connection, kafka_log):
-    """A model on a real broker."""
-    return World(connection, kafka_log, time.time)
-
-
-def test_a_forged_origin_hides_no_delete(world):
+def test_a_forged_origin_hides_no_delete(connection, kafka_log):
     """A delete that claims to have been moved before is a delete."""
+    world = World(connection, kafka_log, time.time)
     victim = next(named(0))
     world.send(encode_add(victim, text="some plain words"))
     world.place(encode_heartbeat(0), 0)
@@ -132,20 +127,22 @@ def test_compaction_before_ingest_loses_no_delete(connection, kafka_log, later):
 
 @pytest.mark.parametrize(("topic", "at"), [("requests", 0), ("documents", 0), ("requests", 1)])
 @pytest.mark.parametrize("written", [False, True])
-def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, written):
+def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(connection, tmp_path, topic, at, written):
     """Killed beside an append, by ingest or by the scheduler: the document goes, under the producer's own request."""
+    clock = lambda: 1_700_000_000.0  # noqa: E731  one line reads best here
+    world = World(connection, FileLog(tmp_path, clock=clock), clock)
     document, kept = itertools.islice(named(1), 2)
-    aged.send(encode_add(document, text="some plain words"))
-    aged.send(encode_add(kept, text="other words"))
-    aged.drain()
-    aged.place(encode_delete(document, "r", b"0123456789abcdef"), 0)
-    with killed_beside(aged.log, getattr(aged.topics, topic), at, written=written):
-        aged.drain()
-    aged.open()
-    aged.drain()
-    assert aged.live() == {kept}
-    assert aged.agrees()
-    forgets = Reader(aged.connection, aged.topics.model, 2).forgets(1).read()
+    world.send(encode_add(document, text="some plain words"))
+    world.send(encode_add(kept, text="other words"))
+    world.drain()
+    world.place(encode_delete(document, "r", b"0123456789abcdef"), 0)
+    with killed_beside(world.log, getattr(world.topics, topic), at, written=written):
+        world.drain()
+    world.open()
+    world.drain()
+    assert world.live() == {kept}
+    assert world.agrees()
+    forgets = Reader(world.connection, world.topics.model, 2).forgets(1).read()
     found = [(one.kind.value, one.request, one.salt) for one in forgets if one.kind.value == "deleted"]
     assert found == [("deleted", "r", b"0123456789abcdef")]
     # A tombstone that may have been written is written again, as for every request.
@@ -247,10 +244,3 @@ def _produce(world, name, number, place, times=0):
         record = Message(record.key, b"{")
     world.place(record, home if place == "home" else 1 - home)
     return document
-
-
-@pytest.fixture
-def aged(connection, tmp_path):
-    """A model whose log and service have a clock of their own."""
-    now = [1_700_000_000.0]
-    return World(connection, FileLog(tmp_path, clock=lambda: now[0]), lambda: now[0])

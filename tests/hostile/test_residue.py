@@ -11,6 +11,7 @@ from watched_service import Clock
 from appending import append, everything
 from embedded_service import embedded, two_topics
 from kafka_topics import HASTY, until_compacted
+from servers.redis_cluster import LocalRedisCluster
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
@@ -23,6 +24,7 @@ from streamtopic.streams import FileLog, open_log
 from waiting import until
 
 RARE = "xylograph"
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -149,6 +151,30 @@ def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     assert (shown["erased"], all(shown["residue"].values())) == (proved.index, True)
     assert main(["receipt", found[0].id, "--dir", str(tmp_path)]) == 0
     assert "residue state" in capsys.readouterr().out
+
+
+def holding(cluster):
+    """Ports of the masters with a file that holds the rare word."""
+    found = (node for node in cluster.masters() for path in node.folder.iterdir() if RARE.encode() in path.read_bytes())
+    return {node.port for node in found}
+
+
+@pytest.mark.slow
+def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
+    """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
+    with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:
+        plain = {"partitions": 4, "topics": 2, "min_df": 1, "residue_max_age": 0.0, "backups_kept": 0.0}
+        with embedded(tmp_path, redis_url=cluster.url, **plain) as service:
+            short_grace(monkeypatch)
+            service.add(two_topics(0, 60))
+            service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
+            service.settle()
+            assert len(holding(cluster)) > 1, "one master holds it: nothing is shown"
+            service.delete([f"r{n}" for n in range(8)])
+            service.settle()
+            ends = {p: meta.removed for p, meta in service.reader.positions().items() if meta.removals}
+            settle_until(service, lambda: all(residue(service).of(p).done >= end for p, end in ends.items()))
+            assert holding(cluster) == set()
 
 
 @pytest.mark.parametrize("where", ["_look_through", "_free_in_state", "_rewrite", "write"])
@@ -278,22 +304,22 @@ def seen(look):
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c", HEARTBEAT_KEY]), st.booleans()), max_size=30), st.data())
-def test_the_look_is_right_about_every_deletion(tmp_path_factory, records, data):
+def test_the_look_is_right_about_every_deletion(tmp_path, records, data):
     """A deletion before the mark has left nothing of its key below it, whatever was compacted and whatever followed."""
-    log = FileLog(tmp_path_factory.mktemp("log"))
-    log.create("residue.documents", 1)
+    log, topic = FileLog(tmp_path), f"residue-{next(_numbers)}"
+    log.create(topic, 1)
     stop = data.draw(st.integers(0, len(records)))
     for number, (key, valued) in enumerate(records):
         if number == stop:
-            log.compact("residue.documents")
-        append(log, "residue.documents", key, b"text" if valued else None, partition=0)
-    mark, held = seen(superseded_from(log, "residue.documents", 0)), everything(log, "residue.documents")
+            log.compact(topic)
+        append(log, topic, key, b"text" if valued else None, partition=0)
+    mark, held = seen(superseded_from(log, topic, 0)), everything(log, topic)
     for offset, (key, valued) in enumerate(records):
         left = [r for r in held if r.key == key and r.offset < offset and r.value is not None]
         if not valued and key != HEARTBEAT_KEY and offset < mark:
             assert not left
-    log.compact("residue.documents")
-    assert seen(superseded_from(log, "residue.documents", 0)) == len(records)
+    log.compact(topic)
+    assert seen(superseded_from(log, topic, 0)) == len(records)
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=300), st.integers(0, 1000))

@@ -142,6 +142,15 @@ def kafka_server():
         yield server
 
 
+@pytest.fixture
+def kafka_log(kafka_server):
+    """A log of the broker."""
+    from streamtopic.streams import KafkaLog, KafkaOptions
+
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        yield log
+
+
 @pytest.fixture(scope="session")
 def payloads():
     """Return a function: the bytes of each version that a service has sent to its releases topic."""

@@ -1,4 +1,4 @@
-"""A process that is killed beside an append to the log, and a position that skips records."""
+"""A process that is killed beside an append to the log, a position that skips records, and a Redis that is set back."""
 
 import itertools
 from contextlib import contextmanager
@@ -34,6 +34,18 @@ def killed_beside(log, topic, at, *, written):
         patch.setattr(log, "append_many", killed)
         with pytest.raises(Crash):
             yield
+
+
+def copied(connection, *patterns):
+    """Return all keys of Redis that fit one of these patterns, each with its content; all keys without a pattern."""
+    names = sorted({name for pattern in patterns or "*" for name in connection.names(pattern)})
+    return dict(zip(names, connection.batch([("DUMP", name) for name in names]), strict=True))
+
+
+def put_back(connection, copy, *patterns):
+    """Set these keys back to a copy, as a replica that was behind or a restored file does."""
+    gone = [("DEL", name) for pattern in patterns or "*" for name in connection.names(pattern)]
+    connection.batch([*gone, *(("RESTORE", name, 0, content) for name, content in copy.items())])
 
 
 def skip_records(connection, keys, records):

@@ -16,12 +16,13 @@ from streamtopic.service.upkeep import model_removal, rebuild_state
 from streamtopic.service.verify import gather, verify_instance
 from streamtopic.service.watching import Watch
 from streamtopic.settings import load
+from streamtopic.signed import LedgerReader
 
 __all__ = ["PLAIN", "SMALL", "Service", "embedded", "made_on_kafka", "silent", "two_topics"]
 
 PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
 SMALL = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
-WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
+WORDS = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
 silent = sending.silent
 DONE = {
     "add": sending.add,
@@ -38,9 +39,9 @@ DONE = {
 """What commands do with a service that is open."""
 
 
-def embedded(folder, **more):
+def embedded(folder, *, clock=time.time, watch=None, **more):
     """Return an instance in a folder that serves deletions at once, as updates; more: other settings, or the same."""
-    return Service(load({"dir": folder, **PLAIN, **more}))
+    return Service(load({"dir": folder, **PLAIN, **more}), clock=clock, watch=watch)
 
 
 def made_on_kafka(folder, kafka, redis, model, *lines):
@@ -53,10 +54,10 @@ def made_on_kafka(folder, kafka, redis, model, *lines):
     return config
 
 
-def two_topics(first, count, *subjects):
-    """Documents of two topics, numbered from `first`, which are about these people."""
-    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
-    return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
+def two_topics(first, count, *subjects, prefix="d"):
+    """Documents of two topics, numbered from `first` after a prefix, which are about these people."""
+    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(first, first + count)]
+    return [Document(f"{prefix}{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
 
 
 class Service:
@@ -119,6 +120,11 @@ class Service:
         """Do everything."""
         return leading.Embedded(self.opened.state, self.ingests, self.leader, self.publisher)
 
+    def count(self):
+        """Count all that is in the log, and no more."""
+        for ingest in self.ingests:
+            list(ingest.drain())
+
     def settle(self, update=silent, **more):
         """Do all that is due."""
         return self.work.settle(update, **more)
@@ -150,7 +156,17 @@ class Service:
 
     def receipts(self):
         """Return all receipts."""
-        return list(Receipts(self.opened.log, model=self.settings.model, public_key=self.opened.keys))
+        return list(self.reader_of_receipts())
+
+    def reader_of_receipts(self):
+        """Return what a requester finds receipts with, who has the public key alone."""
+        return Receipts(self.opened.log, model=self.settings.model, public_key=self.public_key)
+
+    def entries(self, kind):
+        """Return all entries of a kind in the ledger, as somebody reads them who begins."""
+        ring = instance.key_ring(self.settings)
+        found = LedgerReader(self.opened.log, self.settings.model, ring).catch_up()
+        return [logged.entry for logged in found if isinstance(logged.entry, kind)]
 
     def versions(self):
         """Return every version."""

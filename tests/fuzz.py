@@ -498,14 +498,9 @@ def _policy():
     return f"# some\nlog {_KEY.public}\nwitness a {key} https://w\ngroup g any a\nquorum g\n".encode()
 
 
-def _draft_text():
-    note = json.loads(_pages([_lines()["receipt"]])[0])["draft"]
-    return f"{note.rpartition(chr(10) * 2)[0]}\n".encode()
-
-
-def _checkpoint_text():
-    note = json.loads(_pages([_lines()["receipt"]])[1])["checkpoint"]
-    return f"{note.rpartition(chr(10) * 2)[0]}\n".encode()
+def _note_of(place, name):
+    """Return the text of a note in a record of a page, without its signature."""
+    return f"{json.loads(_pages([_lines()['receipt']])[place])[name].rpartition(chr(10) * 2)[0]}\n".encode()
 
 
 @cache
@@ -561,8 +556,8 @@ DECODERS = (
     Decoder("chunk of a release", "msgpack", _chunk, _read_chunk),
     *(Decoder(f"entry, {kind}", "line", _line(kind), _read_line) for kind in _KINDS),
     Decoder("record of the ledger", "json", lambda: _pages([_lines()["receipt"]])[0], _read_record),
-    Decoder("draft", "text", _draft_text, _read_draft),
-    Decoder("checkpoint", "text", _checkpoint_text, _read_checkpoint),
+    Decoder("draft", "text", lambda: _note_of(0, "draft"), _read_draft),
+    Decoder("checkpoint", "text", lambda: _note_of(1, "checkpoint"), _read_checkpoint),
     Decoder("dump of a ledger", "line", _dump, _read_dump),
     Decoder("proof", "text", _proof, _read_proof),
     Decoder("proof, signed again", "text", _proof, _read_signed_proof),

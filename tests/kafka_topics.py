@@ -20,13 +20,13 @@ HASTY = {
 def until_compacted(log, topic, holds):
     """Wait until something holds that the broker's compaction brings about; return what it answered.
 
-    Only a closed file is compacted, and only a further record closes it, so one is appended after each look.
+    Only a closed file is compacted, and only a further record closes it, so each partition gets one after each look.
     """
 
     def compacted():
         found = holds()
         if not found:
-            log.append_many(topic, [encode_heartbeat(0)])
+            log.append_many(topic, [encode_heartbeat(partition) for partition in range(log.partitions(topic))])
         return found
 
     return until(compacted, f"compaction of {topic} by the broker", 0.3)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import redis
-
 from campaign.cluster import LEASE, SESSION
-from streamtopic.errors import ComponentUnreachable
 
 EVERY_KIND = {
     "kill ingest": 5,
@@ -37,8 +33,6 @@ EVERY_KIND = {
 _NEW_WITH_SHARDS = {"fail over": 2, "kill master": 3, "forgetful replica": 2, "stalled node": 3, "move slots": 3}
 SHARDED_KINDS = {kind: share for kind, share in (EVERY_KIND | _NEW_WITH_SHARDS).items() if kind != "kill redis"}
 """Kinds of faults with their shares, where Redis is a cluster."""
-# After these, a server that knows less may have taken the place of another.
-_FORGETFUL = {*_NEW_WITH_SHARDS, "redis loses its end"}
 
 _STORM = 4
 _COMES_SECONDS = 5.0
@@ -48,8 +42,6 @@ _STAGE = (b"EVALSHA", b":releases", b":outbox")
 _COMMANDS = (_COMMIT, _COMMIT, _STAGE, (b"EVALSHA", b":ledger:head"), (b"EVALSHA",), ())
 _END_SECONDS = 40.0
 _COMES_BACK = 60.0
-# Seconds from the look at who leads to the moment when a held command is let go.
-_EARLY = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +82,6 @@ class Injector:
     def __init__(self, cluster):
         self._cluster = cluster
         self._redis, self._kafka, self._storm = threading.Lock(), threading.Lock(), threading.Lock()
-        # How often a fault began or ended after which a server may know less.
-        self._replaced = 0
         self.findings = []
 
     def do(self, fault):
@@ -100,9 +90,7 @@ class Injector:
         verb, _, part = fault.kind.partition(" ")
         if accident := getattr(self._cluster.redis, name, None):
             with self._redis:
-                self._replaced += fault.kind in _FORGETFUL
                 accident(fault)
-                self._replaced += fault.kind in _FORGETFUL
         elif workers := {"ingest": self._cluster.ingests, "schedule": self._cluster.schedulers}.get(part):
             act = self._kill if verb == "kill" else self._suspend
             act(workers[fault.which % len(workers)], fault)
@@ -139,41 +127,20 @@ class Injector:
         self._late(_COMMIT, self._cluster.ingests, SESSION * (1.3 + 0.5 * fault.seconds))
 
     def _late_version(self, fault):
-        replaced = self._replaced
-        late = self._late(_STAGE, self._cluster.schedulers, LEASE * (1.3 + fault.seconds))
-        # A replica that was promoted meanwhile may not have heard of the newer leader, and rightly takes the version.
-        if late is not None and replaced == self._replaced:
-            held, before, after = late
-            # Without a new leader in between it is right that the version is staged.
-            if 0 < before < after and b"applied" in held.reply:
-                self.findings.append("a version was staged by a scheduler that another one had succeeded")
+        self._late(_STAGE, self._cluster.schedulers, LEASE * (1.3 + fault.seconds))
 
     def _late(self, command, senders, seconds):
-        """Hold a command back, end its possible senders, and let it arrive when others have taken over.
-
-        Returns the trap, and the newest leaders when it was held and when it was let go; None if no such command came.
-        """
+        """Hold a command back, end its possible senders, and let it arrive when others have taken over."""
         held = self._cluster.proxy.hold(*command, seconds=seconds)
         if not held.begun.wait(_COMES_SECONDS):
-            return None
-        before = self._newest_leader()
+            return
         with ExitStack() as locks:
             for sender in senders:
                 locks.enter_context(sender.lock)
                 sender.kill()
             for sender in senders:
                 sender.start()
-        time.sleep(max(0.0, seconds - _EARLY))
-        after = self._newest_leader()
-        held.over.wait(_COMES_BACK)
-        return held, before, after
-
-    def _newest_leader(self):
-        """Return the fencing token of the newest leader, 0 if Redis does not answer or has no leader."""
-        key = f"{{st:{self._cluster.names.model}}}:fence"
-        with contextlib.suppress(redis.exceptions.RedisError, ComponentUnreachable):
-            return int(self._cluster.redis.master_of(key).client.get(key) or 0)
-        return 0
+        held.over.wait(seconds + _COMES_BACK)
 
     def _cut_connections(self, fault):
         for _ in range(1 + int(5 * fault.amount)):

@@ -26,14 +26,12 @@ class Trap:
     seconds: how long it is held back; None: its reply is lost.
     begun: set when it is held.
     over: set when it was let go and answered, or never will be.
-    reply: answer of Redis, which may have reached nobody.
     """
 
     parts: tuple[bytes, ...]
     seconds: float | None = None
     begun: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
-    reply: bytes = b""
 
 
 class Proxy:
@@ -138,7 +136,6 @@ class _Link:
         self._here = here
         self._there = there
         self._request = b""
-        self._held = None
         self._replica = False
         self._answered = asyncio.Event()
 
@@ -170,21 +167,18 @@ class _Link:
             held.begun.set()
             try:
                 await asyncio.sleep(held.seconds)
-                self._held = held
+                self._answered.clear()
                 await _send(self._there, data)
                 # Its sender may have gone, and then nothing else would wait for the answer.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._answered.wait(), _ANSWER_SECONDS)
             finally:
                 held.over.set()
-                self._held = None
 
     async def _replies(self):
         while data := await self._there[0].read(_BLOCK):
             request, self._request = self._request, b""
-            if self._held is not None:
-                self._held.reply = data
-                self._answered.set()
+            self._answered.set()
             # Only now, when the reply shows that Redis has done the command.
             if not self._replica and self._proxy.sprung(request, held=False):
                 self._proxy.lost += 1

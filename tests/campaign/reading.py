@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgpack
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.partitioner.default import murmur2
 
 Passage = tuple[int, dict[str, int]]
 
@@ -183,17 +188,5 @@ def _is_name(name, longest=_LONGEST_NAME):
 
 
 def home(key, partitions):
-    """Return the partition of a key: Kafka's murmur2, from its definition."""
-    mask, m = 0xFFFFFFFF, 0x5BD1E995
-    h = 0x9747B28C ^ len(key)
-    rest = len(key) % 4
-    for start in range(0, len(key) - rest, 4):
-        k = (int.from_bytes(key[start : start + 4], "little") * m) & mask
-        k ^= k >> 24
-        h = ((h * m) & mask) ^ ((k * m) & mask)
-    if rest:
-        h = ((h ^ int.from_bytes(key[-rest:], "little")) * m) & mask
-    h ^= h >> 13
-    h = (h * m) & mask
-    h ^= h >> 15
-    return (h & 0x7FFFFFFF) % partitions
+    """Return the partition of a key, as Kafka's own clients find it."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,4 +1,4 @@
-"""`streamtopic deletions`: a person lists, approves and cancels requests, and brings back what went by mistake."""
+"""`streamtopic deletions`, `delete` and `lift`: a person lists, approves and cancels requests, or keeps people out."""
 
 import json
 import re
@@ -96,26 +96,49 @@ def test_an_operator_attests_until_a_time_that_is_over(on):
     assert told["attested"]["backups"] == 1_769_860_800_000
 
 
-@pytest.fixture
-def labelled(on, tmp_path):
-    """The instance with five documents of a label."""
+def test_documents_of_a_label_go_once_their_number_is_confirmed(on, program, instance, tmp_path):
+    """The number is shown first, nothing is deleted without a yes, and all receipts are those of one request."""
     lines = [json.dumps({"id": f"sport-{k}", "text": "goal match", "labels": {"section": "sport"}}) for k in range(5)]
     path = tmp_path / "labelled.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     on("add", path)
-    return on
-
-
-def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled, program, instance):
-    """The number is shown first, nothing is deleted without a yes, and all receipts are those of one request."""
-    said = labelled("delete", "--label", "section=sport", status=2)
+    said = on("delete", "--label", "section=sport", status=2)
     assert "deletes 5 documents" in said
     assert "--yes" in said
     # Nobody can be asked at a pipe either.
     assert program("delete", "--label", "section=sport", "--dir", instance)[0] == 2
-    assert labelled("status")["documents"] == 605
-    done = labelled("delete", "--label", "section=sport", "--yes")
+    assert on("status")["documents"] == 605
+    done = on("delete", "--label", "section=sport", "--yes")
     assert (done["sent"], len(done["requests"]), done["ingested"]["deleted"]) == (1, 1, 5)
-    found = labelled("receipt", done["requests"][0]["id"], "--salt", done["requests"][0]["salt"])
+    found = on("receipt", done["requests"][0]["id"], "--salt", done["requests"][0]["salt"])
     assert len(found["receipts"]) == 5
-    assert "no live document" in labelled("delete", "--label", "section=sport", "--yes", status=2)
+    assert "no live document" in on("delete", "--label", "section=sport", "--yes", status=2)
+
+
+def test_an_operator_keeps_a_person_forgotten(demo, commands, tmp_path):
+    """From a new key to a suppressed person and back, on an instance that was there before."""
+    folder = demo(0)
+    on = commands(folder)
+    assert "keys suppression" in on("delete", "doc-1", "--suppress", status=2)
+    made = on("keys", "suppression")["suppression"]
+    assert made == str(folder / "keys" / "suppression.key")
+    assert "is there already" in on("keys", "suppression", status=2)
+    on("delete", "doc-1", "doc-2", "--suppress")
+    assert on("status")["documents"] == 598
+    again = tmp_path / "again.jsonl"
+    lines = [{"id": name, "text": "bafo delu bafo"} for name in ("doc-1", "doc-2")]
+    again.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert on("add", again)["ingested"]["rejected"] == 2
+    assert on("rejected")["reasons"] == {"suppressed": 2}
+    ids = tmp_path / "ids"
+    # With the mark that Windows programs put in front.
+    ids.write_text("doc-1\r\n", encoding="utf-8-sig")
+    assert on("lift", "--from", ids)["sent"] == 1
+    assert on("status")["suppressed"] == 1
+    assert on("add", again)["ingested"] == {"added": 1, "rejected": 1, "unchanged": 1}
+    on("delete", "--subject", "customer-7", "--suppress")
+    assert on("status")["suppressed"] == 2
+    assert "whom?" in on("lift", status=2)
+    # The deletion waits, and the document is kept out already.
+    on("delete", "doc-3", "--suppress", "--set", "hold_seconds=600")
+    assert (on("status")["suppressed"], on("status")["documents"]) == (3, 599)

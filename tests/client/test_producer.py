@@ -3,16 +3,7 @@ import pytest
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import Delete, Document, decode_record
 from streamtopic.errors import UsageError
-from streamtopic.streams import FileLog, partition_of
-
-
-@pytest.fixture
-def log(tmp_path):
-    """A log with the documents topic of `news`."""
-    log = FileLog(tmp_path / "log")
-    log.create("news.documents", 3)
-    return log
-
+from streamtopic.streams import partition_of
 
 SALT = "0123456789abcdef"
 
@@ -24,6 +15,7 @@ def events(log):
 
 def test_what_is_sent_is_what_the_service_reads(log, tmp_path):
     """Adds and deletes arrive as events in the partition of their key, through a folder as through a log."""
+    log.create("news.documents", 3)
     with DocumentProducer(tmp_path / "log", model="news", new_id=lambda: "r-9", new_salt=lambda: SALT) as producer:
         place = producer.add("doc-1", text="one fish", labels={"task": "x"})
         assert producer.delete("doc-1") == "r-9"

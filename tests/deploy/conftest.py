@@ -24,7 +24,7 @@ from kafka.admin import (
 )
 
 from appending import append
-from certificates import Authority
+from certificates import issue
 from servers.kafka_broker import KafkaBroker
 from servers.ports import quiet_port, quiet_ports
 from servers.redis_cluster import RedisNode, find_tls_server
@@ -143,9 +143,8 @@ def deployed_kafka(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broker")
     made = make_secrets(folder / "secrets", "127.0.0.1:1", MODEL="news")
     (made / "stranger.kafka").write_text("password-stranger", encoding="utf-8")
-    authority = Authority.opened(made)
-    authority.issue("expired", ["127.0.0.1"], days=-1)
-    authority.issue("elsewhere", ["elsewhere.example"])
+    issue(made, "expired", "127.0.0.1", days=-1)
+    issue(made, "elsewhere", "elsewhere.example")
     names = ("CLIENTS", "ADMIN", "CONTROLLER", *WRONG_DOORS)
     doors = dict(zip(names, (f"127.0.0.1:{port}" for port in quiet_ports(len(names))), strict=True))
     server = KafkaBroker(

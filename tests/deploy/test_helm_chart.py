@@ -23,11 +23,12 @@ CHOSEN = [
 KUBERNETES = ["1.30", "1.37"]
 
 HELM = shutil.which("helm")
-needs_helm = pytest.mark.skipif(HELM is None, reason="Helm chart: needs helm")
 
 
 def helm(*options, chosen=CHOSEN, files=()):
     """Run `helm template`; (status, objects, standard error)."""
+    if HELM is None:
+        pytest.skip("Helm chart: needs helm")
     words = [word for value in [*chosen, *options] for word in ("--set", value)]
     words += [word for file in files for word in ("--values", str(file))]
     done = subprocess.run([HELM, "template", "news", str(CHART), *words], check=False, capture_output=True, text=True)
@@ -60,7 +61,6 @@ def test_the_values_name_settings_that_exist():
     assert list(VALUES["parts"]) == PARTS
 
 
-@needs_helm
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_takes_what_is_rendered(objects, version):
     """Each object passes the strict schema of its kind: no field is unknown, none is missing."""
@@ -71,7 +71,6 @@ def test_kubernetes_takes_what_is_rendered(objects, version):
         validate.validate(thing, version, strict=True)
 
 
-@needs_helm
 def test_parts_run_the_commands_of_the_program(objects):
     """Each container's arguments are parsed as the program would parse them."""
     found = pods(objects)
@@ -82,7 +81,6 @@ def test_parts_run_the_commands_of_the_program(objects):
         assert container["args"][0] == name
 
 
-@needs_helm
 def test_no_pod_can_write_or_gain_rights(objects):
     """Not root, a root filesystem to read only, no capability, no token of the cluster, and limits on memory."""
     for pod in pods(objects).values():
@@ -97,7 +95,6 @@ def test_no_pod_can_write_or_gain_rights(objects):
         assert "memory" in container["resources"]["limits"]
 
 
-@needs_helm
 def test_secrets_are_named_and_never_rendered(objects):
     """Each part mounts a Secret of its own, with a mode that the program takes; no object of the chart is a Secret."""
     assert not [kind for kind, _ in objects if kind == "Secret"]
@@ -110,7 +107,6 @@ def test_secrets_are_named_and_never_rendered(objects):
     assert len(set(named.values())) == len(named)
 
 
-@needs_helm
 def test_probes_ask_the_endpoint_that_the_part_opens(objects):
     """/livez and /readyz at the port of metrics_address; init has none, and serve answers at its own port."""
     for name, pod in pods(objects).items():
@@ -128,7 +124,6 @@ def test_probes_ask_the_endpoint_that_the_part_opens(objects):
         assert {get["port"] for get in asked.values()} == {port["name"]}
 
 
-@needs_helm
 def test_settings_reach_the_program_as_it_reads_them(objects, monkeypatch):
     """The variables of a pod load as settings: large numbers too, and paths are where things are mounted."""
     status, made, error = helm("settings.delete_retention=25920000", "settings.delta=1e-7", "settings.self_check=off")
@@ -147,7 +142,6 @@ def test_settings_reach_the_program_as_it_reads_them(objects, monkeypatch):
     assert "STREAMTOPIC_KAFKA_SASL_USERNAME" in names
 
 
-@needs_helm
 @pytest.mark.parametrize("missing", range(len(CHOSEN)))
 def test_what_must_be_chosen_is_asked_for_by_name(missing):
     """An installation without it is refused before anything is made, and the message names the value."""
@@ -157,7 +151,6 @@ def test_what_must_be_chosen_is_asked_for_by_name(missing):
     assert CHOSEN[missing].partition("=")[0] in error
 
 
-@needs_helm
 @pytest.mark.parametrize(
     ("value", "place", "fault"),
     [

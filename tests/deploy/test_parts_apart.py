@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 import yaml
+from watched_service import asked
 
+from embedded_service import two_topics
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from waiting import PATIENCE, until
 
@@ -36,7 +39,8 @@ def start(tmp_path, deployed_kafka, give_rules, secrets):
         "partitions": "4",
         "topics": "2",
     }
-    variables |= {"min_df": "1", "max_df": "1.0", "max_forget_lag": "0"}
+    # A leader that compiles on a busy machine keeps its lease.
+    variables |= {"min_df": "1", "max_df": "1.0", "max_forget_lag": "0", "lease": "120"}
     variables["kafka_ssl_cafile"] = deployed_kafka.authority
 
     def command(name, role, *arguments):
@@ -48,10 +52,14 @@ def start(tmp_path, deployed_kafka, give_rules, secrets):
         shipped = SERVICES.get(role, SERVICES["operator"])["environment"]
         run = {**os.environ, **shipped, **settings, "STREAMTOPIC_SECRETS_DIR": str(folder)}
         run |= {"STREAMTOPIC_KAFKA_SASL_USERNAME": role, "STREAMTOPIC_METRICS_ADDRESS": ""}
+        run |= {"STREAMTOPIC_METRICS_ADDRESS": "127.0.0.1:0"} if name in PARTS else {}
         example = DEPLOY / "streamtopic.example.toml"
         words = [sys.executable, "-m", "streamtopic", name, *arguments, "--config", str(example), "--json"]
-        with (tmp_path / f"{name}-{time.monotonic_ns()}.log").open("wb") as output:
-            return subprocess.Popen(words, env=run, stdout=output, stderr=subprocess.STDOUT)
+        log = tmp_path / f"{name}-{time.monotonic_ns()}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(words, env=run, stdout=output, stderr=subprocess.STDOUT)
+        process.log = log
+        return process
 
     return command
 
@@ -63,14 +71,35 @@ def _hears(process):
     return int(caught, 16) >> (signal.SIGTERM - 1) & 1
 
 
+def events(process, kind):
+    """Events of a kind that a process has printed."""
+    lines = process.log.read_text().splitlines(keepends=True)
+    found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+    return [event for event in found if event.get("event") == kind]
+
+
+def shared(ingests):
+    """Whether each of two ingests has partitions, and both together have all."""
+    told = [events(ingest, "partitions") for ingest in ingests]
+    last = [found[-1]["partitions"] if found else [] for found in told]
+    return all(last) and sorted(chain(*last)) == [0, 1, 2, 3]
+
+
+def shows(process, line):
+    """Wait until a process is ready and has a line among its metrics."""
+    (address,) = [event["address"] for event in events(process, "metrics")]
+    until(lambda: asked(address, "/readyz") == (200, "ok\n"), "ready")
+    until(lambda: line in asked(address, "/metrics")[1], line)
+
+
 def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
     """Counted, learned, received, deleted, forgotten, receipted, shown and verified: each role with its own rights.
 
-    No process writes a password into what it says.
+    Both ingests have partitions, one scheduler leads, each is ready and shows what it knows, and no process writes a
+    password into what it says.
     """
     assert start("init", "operator").wait(PATIENCE) == 0, _said(tmp_path, "init")
     public, model = secrets / "signing.pub", MODEL_NAME
-    words = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
     writes, reads = deployed_kafka.options("producer"), deployed_kafka.options("subscriber")
     with ExitStack() as stack:
         parts = [start(name, name) for name in PARTS]
@@ -79,7 +108,7 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
             stack.callback(part.wait)
             stack.callback(part.kill)
         producer = stack.enter_context(DocumentProducer(writes, model=model))
-        producer.add_many((f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(60))
+        producer.add_many((one.id, one.text) for one in two_topics(0, 60))
         subscriber = stack.enter_context(ModelSubscriber(reads, model=model, public_key=public))
         first = until(subscriber.poll, "first version")
         request = producer.delete("d1")
@@ -87,6 +116,13 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
         (receipt,) = until(lambda: receipts.find(request), "receipt")
         assert receipt.found
         assert receipt.version > first.version
+        ingests, schedulers = parts[:2], parts[2:4]
+        until(lambda: shared(ingests), "a fair share")
+        for ingest in ingests:
+            shows(ingest, 'streamtopic_lag_records{kind="readable",partition="')
+        for scheduler in schedulers:
+            shows(scheduler, "streamtopic_documents 59.0")
+        assert sorted(bool(events(scheduler, "staged")) for scheduler in schedulers) == [False, True]
         _read_pages(until(lambda: _address(tmp_path), "address of the server"), receipt.version)
         assert start("doctor", "operator").wait(PATIENCE) == 0, _shown(tmp_path, "doctor")
         assert start("verify", "operator").wait(PATIENCE) == 0, _said(tmp_path, "verify")

@@ -5,13 +5,12 @@ from dataclasses import asdict
 
 import pytest
 
-from embedded_service import Service
+from embedded_service import embedded, silent, two_topics
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
 from streamtopic.service.leading import publish
 from streamtopic.service.verify import passed
-from streamtopic.settings import load
 from streamtopic.state import Connection
 
 PARTITION, MODEL = "{st:default:0}", "{st:default}"
@@ -21,21 +20,14 @@ PARTITION, MODEL = "{st:default:0}", "{st:default}"
 def service(users, tmp_path_factory):
     """Open a service whose Redis is reached as the user of a role, and which leaves the other roles' work to others."""
     folder = tmp_path_factory.mktemp("service")
-    chosen = {"dir": folder, "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0}
 
     @contextmanager
     def opened(role):
-        with Service(load({**chosen, "redis_url": users[role]})) as made:
+        with embedded(folder, topics=2, min_df=1, capacity={}, redis_url=users[role]) as made:
             made.opened.leads = False
             yield made
 
     return opened
-
-
-def _documents():
-    subjects = ["apple banana cherry damson elder", "iron copper silver gold tin"]
-    words = [subject.split() for subject in subjects]
-    return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(60)]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +41,7 @@ def run(service):
             if deleted:
                 found["requests"] = ingest.delete(deleted)
             else:
-                ingest.add(_documents())
+                ingest.add(two_topics(0, 60))
             writer = ingest.open_ingest(0)
             found["counted"] = sum(progress.records for progress in writer.drain())
             writer.sum_if_due()
@@ -109,8 +101,6 @@ def test_the_server_adds_requests_and_moves_none(run, service, users):
 
 def test_the_operator_can_examine_and_rebuild(run, service):
     """The doctor looks at everything, and a rebuild makes the state anew."""
-    from embedded_service import silent
-
     with service("operator") as operator:
         assert passed(operator.examine())
         assert operator.rebuild(silent).documents == 58

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from certificates import Authority
+from certificates import issue
 from servers.redis_cluster import RedisNode
 from streamtopic.errors import SettingsError
 from streamtopic.state import Connection
@@ -21,8 +21,8 @@ PASSWORD = "PASSWORD7"
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory):
-    """An authority that nobody knows."""
-    return Authority.opened(tmp_path_factory.mktemp("stranger"))
+    """The certificate of an authority that nobody knows."""
+    return issue(tmp_path_factory.mktemp("stranger"), "nobody").with_name("ca.pem")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_fault_between_client_and_kafka_is_told(deployed_kafka, stranger, refu
     """A matter of settings, for a command that asks and for a member of the group."""
     (tmp_path / "file.pem").write_text("no certificate")
     wrong = {
-        "authority": {"ssl_cafile": str(stranger.file)},
+        "authority": {"ssl_cafile": str(stranger)},
         "plain": {"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": None},
         "password": {"sasl_password": PASSWORD},
         "user": {"sasl_username": "nobody"},
@@ -95,11 +95,11 @@ def test_a_fault_between_client_and_kafka_is_told(deployed_kafka, stranger, refu
 )
 def test_a_certificate_of_redis_that_is_wrong_is_told(refused, tmp_path, hosts, days, match):
     """Expired, or for another host: the password is not sent to such a server."""
-    authority = Authority.opened(tmp_path / "tls")
+    certificate = issue(tmp_path / "tls", "redis", *hosts, days=days)
     users = tmp_path / "users.acl"
     users.write_text(f"user default off\nuser me on >{PASSWORD} ~* +@all\n")
     options = {"bind": "127.0.0.1", "aclfile": users}
-    node = RedisNode(tmp_path / "redis", options, certificate=authority.issue("redis", hosts, days))
-    url = f"rediss://me:{PASSWORD}@{node.place}/0?ssl_ca_certs={authority.file}"
+    node = RedisNode(tmp_path / "redis", options, certificate=certificate)
+    url = f"rediss://me:{PASSWORD}@{node.place}/0?ssl_ca_certs={certificate.with_name('ca.pem')}"
     with closing(node.start()), Connection(url, timeout=60) as connection:
         refused(connection.ping, match)

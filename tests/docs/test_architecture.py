@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 
 import streamtopic
-from embedded_service import Service
+from embedded_service import embedded, two_topics
 from streamtopic.client import ModelSubscriber
-from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest import partition_ingest
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.leading import publish
 from streamtopic.service.schedule.scheduler import Scheduler
-from streamtopic.settings import Settings
 from streamtopic.state import ModelSettings, ModelState
 from streamtopic.streams import FileLog, TopicNames
 
@@ -38,7 +36,6 @@ NOT_ON_THIS_TRIP = {
     "streams/kafka_clients.py",
     "state/lua/change.lua",
 }
-WORDS = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
 
 
 def named(text):
@@ -83,23 +80,14 @@ class Trip:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """An instance with a published model."""
-    texts = (" ".join(WORDS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60))
-    settings = Settings(
-        dir=tmp_path_factory.mktemp("house"),
-        topics=2,
-        min_df=1,
-        max_df=1.0,
-        max_forget_lag=0,
-        capacity={"rule": "fixed", "documents": 1000},
-    )
-    with Service(settings) as instance:
+    with embedded(tmp_path_factory.mktemp("house"), topics=2, min_df=1) as instance:
         # Without suppressions, which most services do not have.
         given = {"settings": instance.state.settings, "clock": instance.clock}
         instance.ingests = [
             Ingest(instance.connection, instance.log, instance.names, partition, **given)
-            for partition in range(settings.partitions)
+            for partition in range(instance.settings.partitions)
         ]
-        instance.add(Document(f"d{n}", text, {}) for n, text in enumerate(texts))
+        instance.add(two_topics(0, 60))
         instance.settle()
         yield instance
 

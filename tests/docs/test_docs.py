@@ -34,6 +34,8 @@ def _commands():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         blocks = _blocks(page, "sh") + _blocks(page, "") + re.findall(r"^    pip .*$", text, re.MULTILINE)
+        if page.name == "guarantees.md":
+            blocks += re.findall(r"`(streamtopic [^`]+)`", text)
         for line in "\n".join(blocks).splitlines():
             for part in re.split(r"&&| \| ", line):
                 if part.split()[:1] == ["streamtopic"]:

@@ -4,13 +4,11 @@ import ast
 import base64
 import dataclasses
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
 from ledger_maker import LedgerMaker, envelope_of
-from streamtopic.cli import build_parser
 from streamtopic.signed import Alive, End, Envelope, Erased, Head, Keys, Payload, Receipt, RequestReceipt, line_of
 from streamtopic.streams import FileLog
 
@@ -18,8 +16,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 THREATS = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
 LINKS = re.findall(r"\[`(test_\w+\.py)::(\w+)`\]\(\.\./([\w/]+\.py)\)", PAGE)
-COMMANDS = re.findall(r"`(streamtopic [^`]+)`", PAGE) + re.findall(r"^(streamtopic .*)$", PAGE, re.MULTILINE)
-
 THREAT_LINKS = re.findall(r"\[`(test_\w+\.py)::(\w+)`\]\(\.\./([\w/]+\.py)\)", THREATS)
 
 
@@ -35,12 +31,6 @@ def test_each_test_that_the_page_names_exists(link):
     assert Path(path).name == file
     assert name.startswith("test_")
     assert ast.get_docstring(_tests(path)[name])
-
-
-@pytest.mark.parametrize("line", sorted(set(COMMANDS)))
-def test_each_command_that_the_page_names_is_one(line):
-    """Whoever types what the page shows is understood."""
-    assert callable(build_parser().parse_args(shlex.split(line)[1:]).run)
 
 
 def test_a_proof_is_checked_without_this_program(tmp_path, monkeypatch):

@@ -86,22 +86,6 @@ def test_a_stream_holds_every_kind_of_event_and_settles():
     assert 150 < oracle.counts().documents < 350
 
 
-def test_a_record_elsewhere_is_nothing_there_whatever_its_headers_say():
-    """An add in a foreign partition is refused, a delete leaves it to the tombstone that a request brings."""
-    oracle = Oracle(PARTITIONS)
-    key, value = b"doc", b'{"op": "add", "text": "one two"}'
-    at = home(key, PARTITIONS)
-    oracle.take((at + 1) % PARTITIONS, 5, key, value, ())
-    assert oracle.counts().documents == 0
-    assert oracle.books[(at + 1) % PARTITIONS].refused == {5}
-    oracle.take(at, 0, key, value, (("st-origin", b"1/5"),))
-    oracle.take((at + 1) % PARTITIONS, 6, key, None, ())
-    assert oracle.counts().documents == 1
-    oracle.take(at, 1, key, None, (("st-origin", b"1/5"),))
-    assert oracle.counts().documents == 0
-    assert [life.holds(cut) for life in oracle.books[at].lives for cut in (0, 1, 2)] == [False, True, False]
-
-
 def test_what_came_elsewhere_must_take_effect_at_home():
     """A delete needs a record at home that is no older; a refused change needs nothing."""
     oracle, key, value = Oracle(PARTITIONS), b"doc", b'{"op": "add", "text": "one two"}'

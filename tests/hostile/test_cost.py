@@ -6,7 +6,6 @@ import struct
 import time
 import tracemalloc
 import unicodedata
-from collections import Counter
 
 import msgpack
 import pytest
@@ -18,7 +17,7 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.state import MAX_STORED_BYTES, Changes, ModelSettings, PartitionWriter, Reader
-from streamtopic.streams import FileLog, Message, Record, TopicNames, open_log
+from streamtopic.streams import FileLog, Record, TopicNames
 from streamtopic.streams.event_log import MAX_HEADERS
 from streamtopic.words import text as words_of_text
 from streamtopic.words.lexicon import Lexicon
@@ -220,24 +219,3 @@ def test_a_flush_reads_so_many_stored_bytes_at_most(connection, tmp_path, monkey
 
 def _used(connection):
     return sum(connection.call("MEMORY", "USAGE", key, "SAMPLES", "0") for key in connection.call("KEYS", "*{st:cost*"))
-
-
-def test_costly_records_do_not_keep_their_partition_from_what_follows(kafka_server, connection):
-    """Through Kafka: each is counted or refused by name, and the document behind them is there in the same session."""
-    names = TopicNames("cost")
-    log, _ = open_log(kafka_server.servers)
-    texts = ["aa" + "\u0316\u0300" * 249_000, TEXTS["new words"], TEXTS["pairs of characters"]]
-    values = [msgpack.packb({"op": "add", "text": text}) for text in texts] + [
-        BOMBS["short strings"],
-        BOMBS["JSON maps"],
-    ]
-    with log:
-        log.create(names.documents, 1, {"max.message.bytes": str(MAX_VALUE)})
-        log.create(names.rejected, 1)
-        ingest = Ingest(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
-        log.append_many(names.documents, [Message(b"bad-%d" % k, value) for k, value in enumerate(values)])
-        log.append_many(names.documents, [encode_add("good", text="one more document")])
-        outcomes = sum((Counter(progress.outcomes) for progress in ingest.drain()), Counter())
-        assert ingest.lag == 0
-        refused = [msgpack.unpackb(record.value)["reason"] for record in log.read(names.rejected, 0, 0)]
-    assert (outcomes["added"], refused) == (4, ["value-count", "value-count"])

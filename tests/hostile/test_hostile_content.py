@@ -1,6 +1,5 @@
 """Records of any content, through a real broker: ingest ends at lag 0, and the counts are those of an oracle."""
 
-import json
 import random
 import time
 
@@ -8,10 +7,11 @@ import msgpack
 import pytest
 from kafka import KafkaProducer
 
-from appending import append
 from campaign.oracle import Oracle
+from campaign.stream import EventStream
 from plain_counts import all_counts, plain_counts
 from streamtopic.counts import Weighting
+from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import RefusedRecords
@@ -29,70 +29,24 @@ OPEN = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "max.message.bytes": str(12 * MIB),
 }
-IDS = [b"doc-%d" % number for number in range(30)]
-
-
-def _fields(rng):
-    return {"op": "add", "text": " ".join(rng.choices(["one", "two", "three", "four", "five"], k=rng.randrange(8)))}
-
-
-def _sound(rng):
-    pack = rng.choice([msgpack.packb, _json])
-    return rng.choice(IDS), pack(_fields(rng)), []
-
-
-def _json(fields):
-    return json.dumps(fields).encode()
-
-
-def _delete(rng):
-    value = rng.choice([None, b"", b"null", b"\xc0", b'{"op": "delete", "x": NaN}', b'{"op": "d"}', b" \n"])
-    return rng.choice(IDS), value, [("request", rng.randbytes(rng.choice([0, 4, 600])))]
-
-
-def _refused(rng):
-    if rng.random() < 0.05:
-        return rng.choice(IDS), rng.choice([b"\xff" * 5 * MIB, msgpack.packb({"op": "add", "text": "x" * MIB})]), []
-    value = rng.choice(
-        [
-            b"{", b"\xc1", b'{"op": "burn"}', b"[" * 9_000, b"\x91" * 9_000, rng.randbytes(50),
-            b'{"op": "add", "counts": {"a": 1' + b"0" * 400 + b"}}",
-            b'{"op": "add", "text": "a b", "labels": {"\\ud800": "x"}}',
-            msgpack.packb({"op": "add", "counts": {"one": 2**40}}),
-            msgpack.packb(msgpack.Timestamp(2**33)), b"\xd6\xff\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff",
-        ]
-    )  # fmt: skip
-    return rng.choice(IDS), value, []
-
-
-def _bad_key(rng):
-    if rng.random() < 0.1:
-        return b"k" * (2 * MIB), b"null", []
-    key = rng.choice([None, b"", b"\xff", b"\x00" * 600, "é".encode()[:1], b"\xed\xa0\x80"])
-    return key, rng.choice([b"", b"null", msgpack.packb(_fields(rng)), rng.randbytes(20)]), []
-
-
-def _headers(rng):
-    headers = rng.choice(
-        [
-            [("x", b"")] * 3_000,
-            [("request", b"a"), ("request", b"b")],
-            [("", b"")],
-            [("é" * 5_000, b"\xff" * 100_000)],
-            [("st-unknown", rng.randbytes(MIB))],
-            [(f"h{number}", b"v") for number in range(500)],
-        ]
-    )
-    key, value, _ = rng.choice([_sound, _delete, _refused])(rng)
-    return key, value, headers
-
-
-def _reserved(rng):
-    return b"st:heartbeat", rng.choice([None, b"", b"\x00", msgpack.packb(_fields(rng)), b"{"]), []
-
-
 COUNT = 900
-KINDS = [_sound, _sound, _sound, _delete, _refused, _bad_key, _headers, _reserved]
+KEYS = [None, b"", b"\xff", b"\x00" * 600, "é".encode()[:1], b"\xed\xa0\x80", b"st:heartbeat", b"k" * (2 * MIB)]
+VALUES = [
+    b"\xff" * 5 * MIB,
+    b'{"op": "add", "counts": {"a": 1' + b"0" * 400,
+    b"\xd6\xff\xff\xff\xff\xff",
+    msgpack.packb({"op": "add", "text": "x" * MIB}),
+    msgpack.packb({"op": "add", "counts": {"a": 2**40}}),
+    msgpack.packb(msgpack.Timestamp(2**33)),
+]
+HEADERS = [
+    [("x", b"")] * 3_000,
+    [("request", b"a"), ("request", b"b")],
+    [("", b"")],
+    [("é" * 5_000, b"\xff" * 100_000)],
+    [("st-unknown", b"\xff" * MIB)],
+    [(f"h{number}", b"v") for number in range(500)],
+]
 TIMES = [None, None, 0, 1, 2**53, 2**62, 253_402_300_800_000, -1]
 
 
@@ -109,8 +63,11 @@ def names(kafka_server):
         log.create(names.requests, 1)
         producer = KafkaProducer(**options, enable_idempotence=False)
         futures = []
-        for _ in range(COUNT):
-            key, value, headers = rng.choice(KINDS)(rng)
+        for message in EventStream(rng, 4, live=30).batch(COUNT):
+            # One of three parts of some is what no producer of documents sends.
+            key = rng.choice(KEYS) if rng.random() < 0.15 else message.key
+            value = rng.choice(VALUES) if rng.random() < 0.05 else message.value
+            headers = rng.choice(HEADERS) if rng.random() < 0.1 else [*message.headers]
             if key is None and value is None:
                 continue
             moment = rng.choice(TIMES)
@@ -129,7 +86,7 @@ def _transactions(options, topic):
     producer.init_transactions()
     for keep in (False, True):
         producer.begin_transaction()
-        producer.send(topic, _json({"op": "add", "text": f"{keep} words here"}), b"tx-%d" % keep, partition=0)
+        producer.send(topic, encode_add("x", text=f"{keep} words here").value, b"tx-%d" % keep, partition=0)
         producer.flush()
         (producer.commit_transaction if keep else producer.abort_transaction)()
     producer.close()
@@ -172,22 +129,3 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         again = Ingest(connection, log, names, 0, settings=fixed, clock=time.time)
         list(again.drain())
         assert _digest(connection, names.model) == digest
-
-
-def test_forged_pointers_stop_nobody(names, kafka_server):
-    """Whoever may write to the rejected topic: listing passes over what is no pointer."""
-    log, _ = open_log(kafka_server.servers)
-    with log:
-        before = [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest]
-        values = [
-            b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"partition": 0, "offset": float("inf"), "reason": "x"}),
-            msgpack.packb({"partition": "0", "offset": "1", "reason": "x"}),
-            msgpack.packb({"partition": 0, "offset": -1, "reason": "x"}),
-            msgpack.packb({"partition": 0, "offset": 2**64 - 1, "reason": "x"}),
-        ]  # fmt: skip
-        far = {"partition": 0, "offset": 10**15, "reason": "\x1b[2J", "topic": names.documents, "key_sha256": 5}
-        elsewhere = {"partition": 10**6, "offset": 3, "reason": "format", "topic": ""}
-        for number, value in enumerate([*values, msgpack.packb(far), msgpack.packb(elsewhere)]):
-            append(log, names.rejected, b"forged-%d" % number, value, partition=0)
-        found = [pointer.offset for pointer in RefusedRecords.read(log, names, 10_000).newest]
-        assert found == [*before, 10**15, 3]

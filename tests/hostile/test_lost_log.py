@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from appending import append
-from embedded_service import Service
+from embedded_service import Service, made_on_kafka
 from kafka_topics import add_partitions, delete_records
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
@@ -18,8 +18,7 @@ from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateMismatch, TakenOver
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.instance import provision, topic_settings
-from streamtopic.settings import Settings
-from streamtopic.signed import SigningKey
+from streamtopic.settings import Settings, load
 from streamtopic.state import ModelSettings
 from streamtopic.state.meta import METAS
 from streamtopic.streams import FileLog, TopicNames, open_log
@@ -201,12 +200,9 @@ def _followed(service):
 @pytest.fixture
 def on_kafka(kafka_server, redis_server, tmp_path):
     """Settings of a service on Kafka that has counted 30 documents, and a function: send records as a producer."""
-    public = tmp_path / "signing.pub"
     model = f"lost{next(_numbers)}-kafka"
-    public.write_text(f"{SigningKey.generate(model).public}\n")
-    settings = Settings(model=model, kafka=kafka_server.servers, redis_url=redis_server.url, keys=tmp_path)
+    settings = load(config=made_on_kafka(tmp_path, kafka_server, redis_server, model))
     with Service(settings) as service:
-        provision(service.log, service.names, 1, topic_settings(service.settings))
         with DocumentProducer(kafka_server.servers, model=settings.model) as producer:
             producer.add_many([(document.id, document.text) for document in documents(0, 30)])
         list(service.open_ingest(0).drain())

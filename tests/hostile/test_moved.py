@@ -13,23 +13,17 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from ingest_world import IngestWorld, new_model
 
+from appending import everything
 from crashes import killed_beside
+from kafka_topics import HASTY, until_compacted
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.requests.request_mover import RequestMover
 from streamtopic.settings import Settings
 from streamtopic.state import Reader
 from streamtopic.state.model_state import lead, remove_partition
-from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
-from waiting import until
+from streamtopic.streams import FileLog, Message, TopicNames, partition_of
 
 MINUTE = 60.0
-HASTY = {
-    "cleanup.policy": "compact",
-    "max.compaction.lag.ms": "1",
-    "min.cleanable.dirty.ratio": "0.001",
-    "segment.ms": "200",
-    "message.timestamp.type": "LogAppendTime",
-}
 
 
 def named(partition):
@@ -89,22 +83,9 @@ class World(IngestWorld):
         return self.counted() == self.recounted()
 
 
-@pytest.fixture(scope="module")
-def kafka(kafka_server):
-    """A log on a real broker."""
-    log, _ = open_log(kafka_server.servers)
-    with log:
-        yield log
-
-
-@pytest.fixture
-def world(connection, kafka):
-    """A model on a real broker."""
-    return World(connection, kafka, time.time)
-
-
-def test_a_forged_origin_hides_no_delete(world):
+def test_a_forged_origin_hides_no_delete(connection, kafka_log):
     """A delete that claims to have been moved before is a delete."""
+    world = World(connection, kafka_log, time.time)
     victim = next(named(0))
     world.send(encode_add(victim, text="some plain words"))
     world.place(encode_heartbeat(0), 0)
@@ -122,9 +103,10 @@ def test_a_forged_origin_hides_no_delete(world):
 
 
 @pytest.mark.parametrize("later", ["nothing", "add", "garbage"])
-def test_compaction_before_ingest_loses_no_delete(connection, kafka, later):
+def test_compaction_before_ingest_loses_no_delete(connection, kafka_log, later):
     """Add and delete in a wrong partition, more of the same behind them, compacted away: what is at home goes."""
-    world = World(connection, kafka, time.time, hasty=HASTY)
+    world = World(connection, kafka_log, time.time, hasty=HASTY | {"message.timestamp.type": "LogAppendTime"})
+    topic = world.topics.documents
     document = next(named(1))
     add = encode_add(document, text="some plain words")
     world.send(add)
@@ -134,41 +116,32 @@ def test_compaction_before_ingest_loses_no_delete(connection, kafka, later):
     _, asked = world.place(encode_delete(document, "r"), 0)
     if later != "nothing":
         world.place(add if later == "add" else Message(add.key, b"{"), 0)
-        _await_erased(world, asked)
+        until_compacted(
+            kafka_log, topic, lambda: asked not in {record.offset for record in everything(kafka_log, topic)}
+        )
     world.drain()
     assert world.live() == set()
     assert world.agrees()
 
 
-def _await_erased(world, offset):
-
-    def erased():
-        world.place(encode_heartbeat(0), 0)
-        held, at = set(), world.log.begin(world.topics.documents, 0)
-        while page := world.log.read(world.topics.documents, 0, at):
-            held |= {record.offset for record in page}
-            at = page[-1].next_offset
-        return offset not in held
-
-    until(erased, "compaction by the broker", 0.5)
-
-
 @pytest.mark.parametrize(("topic", "at"), [("requests", 0), ("documents", 0), ("requests", 1)])
 @pytest.mark.parametrize("written", [False, True])
-def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, written):
+def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(connection, tmp_path, topic, at, written):
     """Killed beside an append, by ingest or by the scheduler: the document goes, under the producer's own request."""
+    clock = lambda: 1_700_000_000.0  # noqa: E731  one line reads best here
+    world = World(connection, FileLog(tmp_path, clock=clock), clock)
     document, kept = itertools.islice(named(1), 2)
-    aged.send(encode_add(document, text="some plain words"))
-    aged.send(encode_add(kept, text="other words"))
-    aged.drain()
-    aged.place(encode_delete(document, "r", b"0123456789abcdef"), 0)
-    with killed_beside(aged.log, getattr(aged.topics, topic), at, written=written):
-        aged.drain()
-    aged.open()
-    aged.drain()
-    assert aged.live() == {kept}
-    assert aged.agrees()
-    forgets = Reader(aged.connection, aged.topics.model, 2).forgets(1).read()
+    world.send(encode_add(document, text="some plain words"))
+    world.send(encode_add(kept, text="other words"))
+    world.drain()
+    world.place(encode_delete(document, "r", b"0123456789abcdef"), 0)
+    with killed_beside(world.log, getattr(world.topics, topic), at, written=written):
+        world.drain()
+    world.open()
+    world.drain()
+    assert world.live() == {kept}
+    assert world.agrees()
+    forgets = Reader(world.connection, world.topics.model, 2).forgets(1).read()
     found = [(one.kind.value, one.request, one.salt) for one in forgets if one.kind.value == "deleted"]
     assert found == [("deleted", "r", b"0123456789abcdef")]
     # A tombstone that may have been written is written again, as for every request.
@@ -251,10 +224,3 @@ def _produce(world, name, number, place, times=0):
         record = Message(record.key, b"{")
     world.place(record, home if place == "home" else 1 - home)
     return document
-
-
-@pytest.fixture
-def aged(connection, tmp_path):
-    """A model whose log and service have a clock of their own."""
-    now = [1_700_000_000.0]
-    return World(connection, FileLog(tmp_path, clock=lambda: now[0]), lambda: now[0])

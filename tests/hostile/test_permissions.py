@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from embedded_service import two_topics
 from streamtopic.cli import main
 from streamtopic.local import LocalKafka, LocalRedis
 from streamtopic.streams import KafkaOptions, Message, open_log
@@ -25,19 +26,10 @@ def _open(folder):
     return [str(path.relative_to(folder)) for path in paths if stat.S_IMODE(path.lstat().st_mode) & 0o077]
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    """A few documents in a file."""
-    texts = ("iron copper silver gold", "apple banana cherry damson")
-    lines = [{"id": f"d{n}", "text": texts[n % 2]} for n in range(40)]
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return path
-
-
-def test_an_instance_is_closed_and_one_that_was_open_is_closed_at_the_start(corpus, tmp_path, capsys, caplog):
+def test_an_instance_is_closed_and_one_that_was_open_is_closed_at_the_start(tmp_path, capsys, caplog):
     """After a real run with all that it writes; then everything is opened, as by an earlier version or a copy."""
-    folder = tmp_path / "instance"
+    folder, corpus = tmp_path / "instance", tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"id": one.id, "text": one.text}) for one in two_topics(0, 40)), "utf-8")
     demo = f"demo --documents {corpus} --topics 2 --delete 2 --json --set min_df=1 --set max_df=1 --keep {folder}"
     assert main(demo.split()) in {0, 1}
     assert (folder / "redis" / "appendonly.aof").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from three_topics import leaning
 
-from embedded_service import Service, silent
+from embedded_service import embedded, silent
 from shared_noise import with_noise
 from streamtopic.bench.chain_corpora import KINDS
 from streamtopic.counts import Counts
@@ -21,7 +21,6 @@ from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Ingredients
 from streamtopic.service.schedule.scheduler import describe
-from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
 from streamtopic.state import Base, RemainingBase
 
@@ -77,9 +76,8 @@ def opened(tmp_path):
     """Return a function that opens an instance by name; instances share the noise key unless one is named."""
 
     def service(name, noise="shared", **more):
-        plain = {"topics": 3, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 50}}
-        settings = Settings(dir=with_noise(tmp_path / name, noise), **{**plain, **more})
-        return Service(settings, clock=lambda: 1_700_000_000.0)
+        own = {"capacity": {"rule": "fixed", "documents": 50}} | more
+        return embedded(with_noise(tmp_path / name, noise), clock=lambda: 1_700_000_000.0, **own)
 
     return service
 

@@ -4,7 +4,9 @@ import itertools
 
 import pytest
 
+from appending import everything
 from embedded_service import Service
+from kafka_topics import HASTY, until_compacted
 from ledger_maker import SALT, key_of, receipt_of
 from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch
@@ -13,16 +15,9 @@ from streamtopic.service.instance import provision, topic_settings
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.settings import Settings
 from streamtopic.signed import KeyRing
-from streamtopic.streams import Message, TopicNames, open_log
-from waiting import until
+from streamtopic.streams import Message, TopicNames
 
-HASTY = {
-    "cleanup.policy": "compact",
-    "max.compaction.lag.ms": "1",
-    "min.cleanable.dirty.ratio": "0.001",
-    "delete.retention.ms": "1",
-    "segment.ms": "200",
-}
+LOSING = HASTY | {"delete.retention.ms": "1"}
 """A compacted topic, on a broker that compacts at once."""
 _numbers = itertools.count()
 
@@ -59,68 +54,48 @@ class Model:
             self.log.append_many(topic, [Message(*stray, partition=0) for stray in strays])
 
 
-@pytest.fixture
-def log(kafka_server):
-    """A log of the broker."""
-    log, _ = open_log(kafka_server.servers)
-    with log:
-        yield log
-
-
-def test_no_stray_takes_the_place_of_a_receipt(log, connection, kafka_server, redis_server):
+def test_no_stray_takes_the_place_of_a_receipt(kafka_log, connection, kafka_server, redis_server):
     """Receipts survive tombstones, strays and copies, although the topic was compacted before."""
-    model = Model(connection, log)
+    model = Model(connection, kafka_log)
     control = f"{model.names.model}.control"
     settings = model.names.settings()
     for topic in (model.names.ledger, model.names.releases):
-        log.create(topic, 1, HASTY)
-        provision(log, model.names, 1, {topic: settings[topic]})
+        kafka_log.create(topic, 1, LOSING)
+        provision(kafka_log, model.names, 1, {topic: settings[topic]})
     # The broker tells settings before it follows them, and it follows changes in their order. So it keeps receipts once
     # it compacts a topic that was made later.
-    log.create(control, 1, HASTY)
-    log.append_many(control, [Message(b"key", b"first", partition=0)])
+    kafka_log.create(control, 1, LOSING)
+    kafka_log.append_many(control, [Message(b"key", b"first", partition=0)])
     model.issue(*range(20))
     model.soil(model.names.ledger)
-    log.append_many(control, [Message(b"key", None, partition=0)])
-    _await_compaction(log, control, {b"first"})
+    kafka_log.append_many(control, [Message(b"key", None, partition=0)])
+    until_compacted(
+        kafka_log, control, lambda: b"first" not in {record.value for record in everything(kafka_log, control)}
+    )
     assert model.issued() == list(range(20))
     model.issue(20)
     assert model.issued() == list(range(21))
 
 
-def test_receipts_are_not_published_where_they_could_be_lost(log, connection, kafka_server, redis_server):
+def test_receipts_are_not_published_where_they_could_be_lost(kafka_log, connection, kafka_server, redis_server):
     """The service refuses a topic that is compacted or has a retention, doctor says so, and init mends it."""
-    model = Model(connection, log)
+    model = Model(connection, kafka_log)
     settings = Settings(model=model.names.model, kafka=kafka_server.servers, redis_url=redis_server.url, partitions=1)
     with Service(settings) as parts:
-        provision(log, model.names, 1, topic_settings(parts.settings))
-        for losing in (HASTY, {"cleanup.policy": "delete", "retention.ms": "604800000"}, {"retention.bytes": "9999"}):
-            log.configure(model.names.ledger, losing)
+        provision(kafka_log, model.names, 1, topic_settings(parts.settings))
+        for losing in (LOSING, {"cleanup.policy": "delete", "retention.ms": "604800000"}, {"retention.bytes": "9999"}):
+            kafka_log.configure(model.names.ledger, losing)
             with pytest.raises(StateMismatch, match="run `streamtopic init`"):
                 model.issue(*range(3))
-            assert log.end(model.names.ledger, 0) == 0
+            assert kafka_log.end(model.names.ledger, 0) == 0
             (found,) = (
                 finding
                 for finding in examine_log(parts.log, parts.settings, topic_settings(parts.settings))
                 if finding.name == model.names.ledger
             )
             assert found.passed is False
-            provision(log, model.names, 1, topic_settings(parts.settings))
-            have = log.settings(model.names.ledger)
+            provision(kafka_log, model.names, 1, topic_settings(parts.settings))
+            have = kafka_log.settings(model.names.ledger)
             assert (have["cleanup.policy"], have["retention.ms"], have["retention.bytes"]) == ("delete", "-1", "-1")
     model.issue(*range(3))
     assert model.issued() == [0, 1, 2]
-
-
-def _await_compaction(log, topic, values):
-    """Wait until the broker has erased all of these from a topic; new records close the files that it cleans."""
-
-    def erased():
-        log.append_many(topic, [Message(b"tick", b"tick", partition=0)])
-        held, offset = set(), log.begin(topic, 0)
-        while page := log.read(topic, 0, offset):
-            held |= {record.value for record in page}
-            offset = page[-1].next_offset
-        return not held & values
-
-    until(erased, "compaction by the broker", 0.5)

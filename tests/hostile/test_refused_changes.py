@@ -51,15 +51,10 @@ def recount(documents):
     return plain_counts(count(DocumentBatch.build(parts), len(words), Weighting()), words)
 
 
-@pytest.fixture
-def world(connection, tmp_path):
-    """A model with one partition."""
-    return opened(connection, tmp_path)
-
-
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: repr(value[:30]))
-def test_a_refused_change_removes_what_the_id_held(world, value, caplog):
+def test_a_refused_change_removes_what_the_id_held(connection, tmp_path, value, caplog):
     """It is counted, pointed at and told to the operator; without a request it has no receipt, but its own kind."""
+    world = opened(connection, tmp_path)
     world.send(add("a", {"x": 2, "y": 1}), add("b", {"x": 1, "z": 1}))
     world.drain()
     world.send(refused("a", value), refused("unknown", value))

@@ -8,29 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_service import Clock
 
-from appending import append
-from embedded_service import Service
+from appending import append, everything
+from embedded_service import embedded, two_topics
 from kafka_topics import HASTY, until_compacted
+from servers.redis_cluster import LocalRedisCluster
 from streamtopic.cli import main
-from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
 from streamtopic.errors import StateMismatch
 from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
-from streamtopic.settings import Settings
-from streamtopic.signed import Erased, LedgerProof, LedgerReader
+from streamtopic.signed import Erased, LedgerProof
 from streamtopic.state.deletions import Marks, ResidueState, Stage
 from streamtopic.streams import FileLog, open_log
 from waiting import until
 
 RARE = "xylograph"
-_SUBJECTS = ["apple banana cherry damson elder", "iron copper silver gold tin"]
-
-
-def _documents():
-    words = [subject.split() for subject in _SUBJECTS]
-    return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(60)]
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -41,24 +35,15 @@ def clock():
 
 def opened(folder, clock, max_age=0.0):
     """An embedded instance with an append-only file, which clears up at once, or in the time that is allowed."""
-    settings = Settings(
-        dir=folder,
-        topics=2,
-        min_df=1,
-        max_df=1.0,
-        max_forget_lag=0,
-        capacity={"rule": "fixed", "documents": 1000},
-        residue_max_age=max_age,
-        backups_kept=0.0,
-    )
-    return Service(settings, clock=clock)
+    plain = {"topics": 2, "min_df": 1, "residue_max_age": max_age, "backups_kept": 0.0}
+    return embedded(folder, clock=clock, **plain)
 
 
 @pytest.fixture
 def service(tmp_path, clock):
     """An instance with a version of 60 documents."""
     with opened(tmp_path, clock) as service:
-        service.add(_documents())
+        service.add(two_topics(0, 60))
         service.settle()
         yield service
 
@@ -95,7 +80,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
     """Its bytes are in the log, in releases, in Redis's file before; at the end of the ledger they are nowhere."""
     with opened(tmp_path, clock) as service:
         service.connection.call("CONFIG", "SET", "rdbcompression", "no")
-        service.add([*_documents(), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
+        service.add([*two_topics(0, 60), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
         service.settle()
         before = places(tmp_path)
         assert any("log" in place for place in before), before
@@ -141,7 +126,7 @@ def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     """One entry of the ledger covers all deletions that came to their end, and it can be proved."""
     offset = deleted(service, "d0", "d1", "d2", "unknown")
     settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
-    receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
+    receipts = service.reader_of_receipts()
     found = list(receipts)
     assert len(found) == 4
     erased = receipts.erased(found[0])
@@ -149,8 +134,7 @@ def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     assert set(erased.reached[0]) == set(Stage)
     assert erased.attested == ("backups",)
     service.settle()
-    logged = LedgerReader(service.log, service.settings.model, service.keys).catch_up()
-    assert [one.entry for one in logged if isinstance(one.entry, Erased)] == [erased]
+    assert service.entries(Erased) == [erased]
     proved = LedgerProof.parse(receipts.proof(erased)).verify(service.keys)
     assert proved.entry == erased
     # A command has the folder to itself.
@@ -161,6 +145,29 @@ def test_the_end_is_signed_once_for_many_deletions(service, tmp_path, capsys):
     assert (shown["erased"], all(shown["residue"].values())) == (proved.index, True)
     assert main(["receipt", found[0].id, "--dir", str(tmp_path)]) == 0
     assert "residue state" in capsys.readouterr().out
+
+
+def holding(cluster):
+    """Ports of the masters with a file that holds the rare word."""
+    found = (node for node in cluster.masters() for path in node.folder.iterdir() if RARE.encode() in path.read_bytes())
+    return {node.port for node in found}
+
+
+@pytest.mark.slow
+def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
+    """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
+    with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:
+        plain = {"partitions": 4, "topics": 2, "min_df": 1, "residue_max_age": 0.0, "backups_kept": 0.0}
+        with embedded(tmp_path, redis_url=cluster.url, **plain) as service:
+            service.add(two_topics(0, 60))
+            service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
+            service.settle()
+            assert len(holding(cluster)) > 1, "one master holds it: nothing is shown"
+            service.delete([f"r{n}" for n in range(8)])
+            service.settle()
+            ends = {p: meta.removed for p, meta in service.reader.positions().items() if meta.removals}
+            settle_until(service, lambda: all(residue(service).of(p).done >= end for p, end in ends.items()))
+            assert holding(cluster) == set()
 
 
 @pytest.mark.parametrize("where", ["_look_through", "_free_in_state", "_rewrite", "write"])
@@ -191,7 +198,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
         return now.completed.get(0, 0) > offset
 
     until(done, lambda: residue(service))
-    receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
+    receipts = service.reader_of_receipts()
     reached = receipts.erased(next(iter(receipts))).reached[0]
     assert min(reached.values()) >= began
     assert reached["file"] >= reached["state"]
@@ -200,7 +207,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
 def test_changes_that_hold_a_document_hold_the_mark_of_the_state(tmp_path, clock):
     """They name its words for as long as their age is allowed, whatever was published and replaced since."""
     with opened(tmp_path, clock, 86_400.0) as service:
-        service.add(_documents())
+        service.add(two_topics(0, 60))
         service.settle()
         offset = deleted(service, "d0")
         service.settle()
@@ -273,17 +280,8 @@ def test_kafkas_own_compaction_is_observed(kafka_server):
             return mark > deleted[-1][1]
 
         until_compacted(log, "residue.documents", passed)
-        held = [record for record in everything(log) if record.value is not None]
+        held = [record for record in everything(log, "residue.documents") if record.value is not None]
         assert not {b"d%d" % n for n in range(10)} & {record.key for record in held}
-
-
-def everything(log):
-    """All records of the topic."""
-    records, offset = [], log.begin("residue.documents", 0)
-    while page := log.read("residue.documents", 0, offset):
-        records += page
-        offset = page[-1].next_offset
-    return records
 
 
 def seen(look):
@@ -297,22 +295,22 @@ def seen(look):
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c", HEARTBEAT_KEY]), st.booleans()), max_size=30), st.data())
-def test_the_look_is_right_about_every_deletion(tmp_path_factory, records, data):
+def test_the_look_is_right_about_every_deletion(tmp_path, records, data):
     """A deletion before the mark has left nothing of its key below it, whatever was compacted and whatever followed."""
-    log = FileLog(tmp_path_factory.mktemp("log"))
-    log.create("residue.documents", 1)
+    log, topic = FileLog(tmp_path), f"residue-{next(_numbers)}"
+    log.create(topic, 1)
     stop = data.draw(st.integers(0, len(records)))
     for number, (key, valued) in enumerate(records):
         if number == stop:
-            log.compact("residue.documents")
-        append(log, "residue.documents", key, b"text" if valued else None, partition=0)
-    mark, held = seen(superseded_from(log, "residue.documents", 0)), everything(log)
+            log.compact(topic)
+        append(log, topic, key, b"text" if valued else None, partition=0)
+    mark, held = seen(superseded_from(log, topic, 0)), everything(log, topic)
     for offset, (key, valued) in enumerate(records):
         left = [r for r in held if r.key == key and r.offset < offset and r.value is not None]
         if not valued and key != HEARTBEAT_KEY and offset < mark:
             assert not left
-    log.compact("residue.documents")
-    assert seen(superseded_from(log, "residue.documents", 0)) == len(records)
+    log.compact(topic)
+    assert seen(superseded_from(log, topic, 0)) == len(records)
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=300), st.integers(0, 1000))

@@ -4,7 +4,6 @@ import itertools
 import random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,13 +14,6 @@ from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_bat
 from streamtopic.state.meta import CHANGES, read_statistics
 
 _numbers = itertools.count()
-
-
-# Seconds; statistics that were never written count as written in 1970.
-@pytest.fixture
-def state(connection):
-    """The writer of a partition that no other test uses."""
-    return opened(connection)
 
 
 def opened(connection):

@@ -3,12 +3,11 @@
 import logging
 
 import pytest
+from three_topics import leaning
 
-from embedded_service import PLAIN, Service
+from embedded_service import embedded
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.verify import passed
-from streamtopic.settings import load
-from tests.service.three_topics import leaning
 
 START = 1_700_000_000.0
 
@@ -20,8 +19,7 @@ def opened(tmp_path):
     running = []
 
     def service(**more):
-        settings = load({"dir": tmp_path, **PLAIN, **more})
-        running.append(Service(settings, clock=lambda: now[0]).__enter__())
+        running.append(embedded(tmp_path, clock=lambda: now[0], **more).__enter__())
         running[-1].now = now
         running[-1].add(leaning(60))
         running[-1].settle()

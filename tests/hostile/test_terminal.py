@@ -1,9 +1,9 @@
 """Nothing that others write moves the cursor, turns the writing or forges a line at the operator's terminal."""
 
-import ast
 import json
 import logging
 import random
+import re
 from pathlib import Path
 
 import msgpack
@@ -120,31 +120,19 @@ def test_log_lines_are_printable_and_single(capsys, monkeypatch, detailed):
     assert err.splitlines()[0].endswith("refused") or len(err.splitlines()[0]) > 20
 
 
-def _prints(tree):
-    """Lines that write to a standard stream by themselves."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id == "print":
-            yield node.lineno
-        if isinstance(node, ast.Attribute) and node.attr in {"stdout", "stderr", "__stdout__", "__stderr__"}:
-            used = isinstance(node.value, ast.Name) and node.value.id == "sys"
-            if used:
-                yield node.lineno
-
-
 def test_nothing_prints_but_the_console():
     """A new print would be unfiltered: it goes through console.py. Children of benchmarks write to pipes."""
     # The one fixed line of __main__ is for the time before the console is loaded.
-    allowed = {"console.py": True, "__main__.py": True, "cli.py": False}
+    allowed = {"console.py", "__main__.py"}
+    # Asking whether it is a terminal, flushing, and giving a child's stream away print nothing.
+    harmless = ("isatty", "flush", "fileno", "subprocess", "error.st", "done.st")
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         name = str(path.relative_to(PACKAGE))
-        if allowed.get(name) or name.startswith("bench/"):
+        if name in allowed or name.startswith("bench/"):
             continue
-        source = path.read_text("utf-8")
-        lines = source.splitlines()
-        for line in _prints(ast.parse(source)):
-            text = lines[line - 1]
-            # Asking whether it is a terminal, flushing, and giving a child's stream away print nothing.
-            if not any(word in text for word in ("isatty", "flush", "fileno", "subprocess", "error.st", "done.st")):
-                found.append(f"{name}:{line}: {text.strip()}")
+        for line in path.read_text("utf-8").splitlines():
+            writes = re.search(r"\bprint\(|\bsys\.(__)?std(out|err)", line)
+            if writes and not any(word in line for word in harmless):
+                found.append(f"{name}: {line.strip()}")
     assert found == []

@@ -7,10 +7,9 @@ import warnings
 import pytest
 
 import waiting
-from embedded_service import Service
+from embedded_service import Service, made_on_kafka
 from streamtopic.documents.events import encode_add
 from streamtopic.service.inspection import facts
-from streamtopic.service.instance import topic_settings
 from streamtopic.service.log_history import hidden
 from streamtopic.settings import load
 from waiting import until
@@ -23,11 +22,8 @@ PATIENCE = 0.5
 def service(tmp_path, kafka_server, redis_server, monkeypatch):
     """A service next to Kafka, with one document counted, which soon takes hidden records for a fault."""
     monkeypatch.setattr(facts, "STALLED_AFTER", PATIENCE)
-    given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"open{next(_numbers)}"}
-    with Service(load(given)) as made:
-        for topic, settings in topic_settings(made.settings).items():
-            made.log.create(topic, 1, settings)
-        _ = made.state
+    config = made_on_kafka(tmp_path, kafka_server, redis_server, f"open{next(_numbers)}")
+    with Service(load(config=config)) as made:
         made.send([encode_add("victim", text="some plain words")])
         list(made.ingests[0].drain())
         yield made

@@ -9,8 +9,7 @@ from kafka import KafkaProducer, errors
 
 from appending import everything
 from streamtopic.errors import StateMismatch
-from streamtopic.streams import KafkaOptions, TopicNames
-from streamtopic.streams.kafka_log import KafkaLog
+from streamtopic.streams import TopicNames
 
 MIB = 1 << 20
 EMPTY = [("", b"")] * 1_900_000
@@ -26,13 +25,6 @@ with KafkaLog(KafkaOptions(sys.argv[1])) as log:
         pass
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
-
-
-@pytest.fixture
-def log(kafka_server):
-    """A log of the broker."""
-    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
-        yield log
 
 
 def send(log, topic, records, codec):
@@ -59,15 +51,15 @@ def kept(log, topic, records, codec=None):
     send(log, topic, records, codec)
 
 
-def test_a_topic_that_stores_compressed_records_is_refused(log):
+def test_a_topic_that_stores_compressed_records_is_refused(kafka_log):
     """Before anything unfolds, with the topic, the place and the remedy."""
-    kept(log, "kept-gzip", [(b"doc-%d" % number, b"x" * MIB, []) for number in range(40)], "gzip")
+    kept(kafka_log, "kept-gzip", [(b"doc-%d" % number, b"x" * MIB, []) for number in range(40)], "gzip")
     with pytest.raises(StateMismatch, match=r"offset 0 of kept-gzip/0.*compression.type.*streamtopic init"):
-        log.read("kept-gzip", 0, 0)
+        kafka_log.read("kept-gzip", 0, 0)
 
 
 @pytest.mark.slow
-def test_of_millions_of_headers_a_few_are_read(log):
+def test_of_millions_of_headers_a_few_are_read(kafka_log):
     """Two records of 4 MB that are empty headers take little memory; each says what it is, and has one too many."""
     records = [
         (b"doc-1", b"add", EMPTY),
@@ -75,22 +67,22 @@ def test_of_millions_of_headers_a_few_are_read(log):
         (b"doc-3", b"add", [("h", b"x")] * 256),
         (b"doc-4", None, []),
     ]
-    kept(log, "kept-headers", records)
-    found = everything(log, "kept-headers")
+    kept(kafka_log, "kept-headers", records)
+    found = everything(kafka_log, "kept-headers")
     assert [(record.key, record.value) for record in found] == [(key, value) for key, value, _ in records]
     assert [len(record.headers) for record in found] == [257, 257, 256, 0]
     assert found[1].headers[0] == ("request", b"r-2")
-    command = [sys.executable, "-W", "ignore", "-c", READ, log.options.servers, "kept-headers"]
+    command = [sys.executable, "-W", "ignore", "-c", READ, kafka_log.options.servers, "kept-headers"]
     assert int(subprocess.run(command, capture_output=True, check=True).stdout) < 100
 
 
-def test_topics_as_init_makes_them_store_nothing_compressed(log):
+def test_topics_as_init_makes_them_store_nothing_compressed(kafka_log):
     """The broker undoes compression on every topic of a model, and refuses what unfolds past the topic's limit."""
     for topic, settings in TopicNames("unfolded").settings().items():
-        log.create(topic, 1, settings)
-        found = log.settings(topic)
+        kafka_log.create(topic, 1, settings)
+        found = kafka_log.settings(topic)
         assert found["compression.type"] == "uncompressed"
         assert int(found["max.message.bytes"]) <= 4 * MIB
         with pytest.raises((errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)):
-            send(log, topic, [(b"doc-1", b"x" * (20 * MIB), [])], "gzip")
-        assert log.end(topic, 0) == 0
+            send(kafka_log, topic, [(b"doc-1", b"x" * (20 * MIB), [])], "gzip")
+        assert kafka_log.end(topic, 0) == 0

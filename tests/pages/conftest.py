@@ -7,7 +7,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from embedded_service import Service
+from embedded_service import Service, two_topics
 from ledger_maker import envelope_of
 from streamtopic.local import LocalRedis
 from streamtopic.pages.version_page import picture_facts, version_facts
@@ -88,7 +88,7 @@ def chromium():
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """Two versions, a deletion that has its receipt, one that has waited too long, refused records, and requests."""
-    from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, Prepared, documents
+    from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, Prepared
 
     folder = tmp_path_factory.mktemp("pages") / "instance"
     plain = {"dir": folder, "topics": 2, "min_df": 1, "max_df": 1.0, "capacity": {"rule": "fixed", "documents": 50}}
@@ -99,7 +99,7 @@ def prepared(tmp_path_factory):
         new_secret(keys / "suppression.key")
         with Service(settings) as service:
             service.suppress(["nobody-1", "nobody-2"], ["somebody"])
-            service.add(documents())
+            service.add(two_topics(0, 60))
             service.settle()
             (done,) = service.delete(["d1"])
             service.settle()

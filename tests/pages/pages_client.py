@@ -7,7 +7,6 @@ import threading
 import time
 from dataclasses import dataclass
 
-from streamtopic.documents.corpus import Document
 from streamtopic.monitoring.http_server import http_server, listening
 from streamtopic.pages.gate import Access
 from streamtopic.pages.service_view import ServiceView
@@ -20,13 +19,6 @@ TOKEN = "a token of the tests alone"
 HOSTILE = '"><img src=x onerror=alert(1)></script>\u202egnitrevid'
 SECRET_ID = "patient-4711"
 SECRET_TEXT = "xylograph"
-SUBJECTS = ["apple banana cherry damson elder", "iron copper silver gold tin"]
-
-
-def documents(number=60):
-    """Documents of two topics."""
-    words = [subject.split() for subject in SUBJECTS]
-    return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(number)]
 
 
 @dataclass(frozen=True)

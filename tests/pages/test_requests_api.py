@@ -7,24 +7,21 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages_client import TOKEN, documents, served
+from pages_client import TOKEN, served
 
-from embedded_service import Service
+from embedded_service import Service, embedded, two_topics
 from streamtopic.client import verify_receipt
 from streamtopic.pages.gate import Access
-from streamtopic.settings import Settings
 
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory, redis_server):
     """An instance with 60 documents of two topics."""
-    options = {"topics": 2, "min_df": 1, "max_df": 1.0, "partitions": 1, "max_forget_lag": 0.0}
-    folder = tmp_path_factory.mktemp("asked") / "instance"
-    settings = Settings(dir=folder, model="asked-over-http", redis_url=redis_server.url, **options)
-    with Service(settings) as service:
-        service.add(documents())
+    options = {"topics": 2, "min_df": 1, "model": "asked-over-http", "redis_url": redis_server.url}
+    with embedded(tmp_path_factory.mktemp("asked") / "instance", **options) as service:
+        service.add(two_topics(0, 60))
         service.settle()
-    return settings
+    return service.settings
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 from pages_client import HOSTILE, TOKEN, served
 
-from certificates import Authority
+from certificates import issue
 from silent_crowd import crowd
 from streamtopic.cli import main
 from streamtopic.monitoring.logs import JsonLines
@@ -46,9 +46,8 @@ def test_silent_connections_shut_nobody_out(prepared, sent, source):
 
 def test_silent_connections_shut_nobody_out_of_tls(prepared, tmp_path):
     """A crowd that never agrees on TLS has no protocol yet, and its places are counted all the same."""
-    authority = Authority.opened(tmp_path)
-    own = authority.issue("serve", ["127.0.0.1"])
-    with served(prepared.settings, certificate=(own, own), trust=authority.file) as ask, crowd(ask.port):
+    own = issue(tmp_path, "serve", "127.0.0.1")
+    with served(prepared.settings, certificate=(own, own), trust=own.with_name("ca.pem")) as ask, crowd(ask.port):
         assert [ask("/livez").status for _ in range(20)] == [200] * 20
 
 

@@ -1,10 +1,14 @@
+"""A model as pages and figures show it."""
+
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from streamtopic import AnchorTopics
+from streamtopic import AnchorTopics, plots
 from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.pages.charts import Curve, line_chart, ticks
 from streamtopic.pages.model_view import (
     ModelView,
     correlations,
@@ -123,3 +127,60 @@ def test_the_map_has_the_largest_topics_apart(make_release, n, r):
     places = np.array([[node["x"], node["y"]] for node in nodes])
     apart = np.abs(places[:, None] - places[None]).max(axis=2)
     assert (apart + 1e9 * np.eye(len(nodes)) > 20).all()
+
+
+@pytest.mark.parametrize("r", [1, 2, 7, 50])
+def test_each_figure_has_the_words(make_release, read_picture, r):
+    """Any release with topics can be drawn, and its words are in the figure."""
+    release = make_release(r=r, n=60)
+    other = make_release(r=r, n=60, version=2, seed=1)
+    for figure in (plots.topic_map(release), plots.correlations(release)):
+        said = "".join(read_picture(figure.svg()).itertext())
+        assert release.top_words[0][0] in said
+    said = "".join(read_picture(plots.shares([release, other]).svg()).itertext())
+    assert any(words[0] in said for words in other.top_words)
+
+
+def test_what_must_not_be_drawn_is_refused(make_release):
+    """A withdrawn release among others, none at all, and amounts below one are errors."""
+    release = make_release()
+    gone = dataclasses.replace(release, check=withdrawn)
+    with pytest.raises(InvalidRelease, match="withdrawn"):
+        plots.shares([gone, make_release(version=2)])
+    with pytest.raises(UsageError, match="nothing to show"):
+        plots.shares([])
+    with pytest.raises(UsageError, match="at least 1"):
+        plots.shares([release], most=0)
+
+
+def _classes(root, name):
+    return [element for element in root.iter() if name in (element.get("class") or "").split()]
+
+
+def test_curves_are_drawn_under_their_names(read_picture):
+    """Each point has a mark, each curve a line and its name; a curve to compare with is dashed, without marks."""
+    curves = [
+        Curve("<update>", [(1, 0.2), (2, 0.3), (3, 0.0)]),
+        Curve("retrain", [(1, 0.6), (3, 1.0)], look=1),
+        Curve("alone", [(2, 0.5)], look=2),
+        Curve("limit", [(1, 0.1), (3, 1.0)], dashed=True),
+    ]
+    root = read_picture(line_chart("Cost & more", "what is seen", curves, across="version", up="s").svg())
+    assert (root[0].text, root[1].text) == ("Cost & more", "what is seen")
+    assert [len(_classes(root, name)) for name in ("mark", "warm", "plain")] == [3, 2, 1]
+    assert [len(_classes(root, name)) for name in ("mark-line", "warm-line", "dashed")] == [1, 1, 1]
+    assert sorted(element.text for element in _classes(root, "clear")) == ["<update>", "alone", "limit", "retrain"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 1), (0, 0.043), (-0.2, 0.37), (0, 0), (5, 5), (0.61, 0.63), (0, 123456), (-1, -0.5), (0, 1e-9)],
+)
+def test_ticks_are_few_round_and_cover(low, high):
+    """An axis has two to six evenly spaced marks around all values; whole ones for numbers of versions."""
+    marks = ticks(low, high)
+    assert 2 <= len(marks) <= 6
+    assert marks[0] <= low + 1e-9 * abs(low)
+    assert marks[-1] >= high - 1e-9 * abs(high)
+    assert len({f"{b - a:.6g}" for a, b in pairwise(marks)}) == 1
+    assert all(mark == int(mark) for mark in ticks(low, high, whole=True))

@@ -5,18 +5,16 @@ import time
 import pytest
 from watched_service import Clock, Watched, documents
 
-from embedded_service import Service
+from embedded_service import embedded
 from streamtopic.documents.corpus import Document
 from streamtopic.service.inspection.examination import concerns, judge
 from streamtopic.service.inspection.facts import show_gauges
-from streamtopic.settings import Settings
 
 
 @pytest.fixture
 def service(tmp_path):
     """An instance with a version, whose deletions may not wait, and whose brake pauses every request."""
-    plain = {"dir": tmp_path, "topics": 2, "min_df": 1, "max_df": 1.0, "capacity": {"rule": "fixed", "documents": 50}}
-    with Service(Settings(**plain, max_forget_lag=0.0, brake_share=0.001), clock=Clock()) as service:
+    with embedded(tmp_path, clock=Clock(), topics=2, min_df=1, brake_share=0.001) as service:
         service.add(documents())
         service.settle()
         yield service
@@ -44,8 +42,7 @@ def test_a_late_deletion_and_a_paused_request_are_said_by_all(service):
     """Doctor, status and overview have the same words, and the gauges the same numbers."""
     for document in documents()[3:5]:
         service.delete([document.id])
-        for ingest in service.ingests:
-            list(ingest.drain())
+        service.count()
         service.clock.ahead += 60.0
     assert 120.0 <= service.facts().waiting.age < 180.0
     service.door.receive([documents()[5].id])
@@ -82,7 +79,7 @@ def test_the_doctor_names_who_leads(service):
 
 def test_a_new_instance_is_known_before_its_first_record(tmp_path):
     """Whoever looks first makes its state: that of a model without documents, of which nothing is wrong."""
-    with Service(Settings(dir=tmp_path)) as service:
+    with embedded(tmp_path) as service:
         assert service.facts().documents == 0
         status = service.status()
         assert (status["documents"], status["version"], status["healthy"]) == (0, None, True)

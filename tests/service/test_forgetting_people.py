@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from crashes import killed_beside
+from crashes import copied, killed_beside, put_back
 from embedded_service import Service
 from streamtopic.cli import main
-from streamtopic.client import Deletion, DocumentProducer, Receipts
+from streamtopic.client import Deletion, DocumentProducer
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
 from streamtopic.service.schedule.decide import Wait
@@ -42,26 +42,10 @@ def service(tmp_path):
         yield running
 
 
-def receipts_of(service):
-    """The receipts as a subscriber reads them."""
-    return Receipts(service.log, model=service.settings.model, public_key=service.public_key)
-
-
 def ask(service, subject="alice", request="r-1"):
     """Ask to forget somebody."""
     with DocumentProducer(service.log, model=service.settings.model) as producer:
         return producer.delete_subject(subject, request, salt=SALT)
-
-
-def ingest(service):
-    """Count what is in the log, and no more."""
-    for one in service.ingests:
-        list(one.drain())
-
-
-def next_process(service):
-    """Forget what this process keeps: the next one has only what Redis and the log hold."""
-    service.forget_parts()
 
 
 def live(service):
@@ -76,17 +60,9 @@ def of_alice(service):
 
 def own_receipts(service, request="r-1"):
     """The receipts of the documents of a request that were there, and that of the request."""
-    receipts = receipts_of(service)
+    receipts = service.reader_of_receipts()
     found = [receipt for receipt in receipts.find(request, salt=SALT) if receipt.found]
     return found, receipts.covering(request, salt=SALT)
-
-
-def receipts_of_requests(service):
-    """The entries of requests in the ledger."""
-    ledger = service.ledger
-    ledger.catch_up()
-    entries = ledger.entries(range(ledger.ledger.size)).values()
-    return [logged.entry for logged in entries if isinstance(logged.entry, RequestReceipt)]
 
 
 def names_anybody(service, text=b"alice"):
@@ -97,8 +73,7 @@ def names_anybody(service, text=b"alice"):
             records = service.log.read(topic, partition, service.log.begin(topic, partition), 100_000)
             if any(text in (record.key or b"") + (record.value or b"") for record in records):
                 return True
-    keys = service.connection.call("KEYS", "*")
-    return any(text in service.connection.call("DUMP", key) for key in keys)
+    return any(text in content for content in copied(service.connection).values())
 
 
 def forget_alice(service):
@@ -114,7 +89,7 @@ def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, caps
     settled = service.settle()
     assert (len(settled.versions), settled.receipts) == (1, 40)
     assert len(service.versions()) == before + 1
-    receipts = receipts_of(service)
+    receipts = service.reader_of_receipts()
     found = receipts.find(request)
     assert len(found) == 40
     assert {receipt.version for receipt in found} == {settled.versions[0]["version"]}
@@ -182,10 +157,10 @@ def test_a_request_that_is_sent_twice_is_one(service, moment):
     ask(service)
     service.settle()
     assert of_alice(service) == ({"a0", "a1"} if moment == "after" else set())
-    assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
-    next_process(service)
+    assert [receipt.documents for receipt in service.entries(RequestReceipt)] == [40]
+    service.forget_parts()
     service.settle()
-    assert len(receipts_of_requests(service)) == 1
+    assert len(service.entries(RequestReceipt)) == 1
     assert not service.door.requests.open()
 
 
@@ -201,13 +176,13 @@ def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(service
     ask(service)
     with killed_beside(service.log, getattr(service.names, topic), at, written=written):
         service.settle()
-    next_process(service)
+    service.forget_parts()
     service.settle()
     service.settle()
     assert live(service) == {f"d{k}" for k in range(60)}
     found, whole = own_receipts(service)
     assert set(Counter(receipt.document for receipt in found).values()) == {1}
-    assert (len(found), whole.documents, len(receipts_of_requests(service))) == (40, 40, 1)
+    assert (len(found), whole.documents, len(service.entries(RequestReceipt))) == (40, 40, 1)
     assert service.door.requests.get("r-1").state is RequestState.COMPLETED
     assert not names_anybody(service)
 
@@ -217,33 +192,26 @@ def test_a_redis_that_is_set_back_ends_in_the_same_receipt(service, moment):
     """The requests in Redis come back as they were: the ledger tells which are done, and nothing is done twice."""
     request = forget_alice(service)
     keys = [ModelKeys(service.settings.model).named(f"deletions:{name}") for name in ("open", "ended")]
-
-    def kept():
-        return {key: service.connection.call("DUMP", key) for key in keys}
-
-    before = kept()
+    before = copied(service.connection, *keys)
     service.leader.move_requests()
     if moment != "taken":
-        before = kept()
+        before = copied(service.connection, *keys)
     if moment == "counted":
-        ingest(service)
+        service.count()
         service.leader.move_requests()
-        before = kept()
+        before = copied(service.connection, *keys)
     service.settle()
     service.add(documents(3, "alice", "a"))
     service.settle()
     if moment == "completed":
-        before = kept()
-    for key, value in before.items():
-        service.connection.call("DEL", key)
-        if value is not None:
-            service.connection.call("RESTORE", key, 0, value)
-    next_process(service)
+        before = copied(service.connection, *keys)
+    put_back(service.connection, before, *keys)
+    service.forget_parts()
     service.settle()
     assert of_alice(service) == {"a0", "a1", "a2"}
     assert not service.door.requests.open()
     about = request_digest(request, request.salt)
-    assert [(one.documents, one.request) for one in receipts_of_requests(service)] == [(40, about)]
+    assert [(one.documents, one.request) for one in service.entries(RequestReceipt)] == [(40, about)]
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -254,7 +222,7 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
     if moment != "before":
         service.leader.move_requests()
     if moment == "counted":
-        ingest(service)
+        service.count()
     if moment == "after":
         service.settle()
         service.add(documents(2, "alice", "a"))
@@ -265,12 +233,12 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
     model = service.settings.model
     service.connection.call("DEL", *(ModelKeys(model).named(f"deletions:{name}") for name in ("open", "ended")))
     service.rebuild(lambda *_: None)
-    next_process(service)
+    service.forget_parts()
     service.settle()
     assert of_alice(service) == ({"a0", "a1"} if moment == "after" else set())
     # Compaction has erased the documents with the log's knowledge that there were any.
     documents_told = 0 if moment == "sent" and compacted else 40
-    assert [receipt.documents for receipt in receipts_of_requests(service)] == [documents_told]
+    assert [receipt.documents for receipt in service.entries(RequestReceipt)] == [documents_told]
 
 
 @pytest.fixture
@@ -304,7 +272,7 @@ def test_a_request_whose_tombstones_are_hidden_is_not_done(service, wall):
     wall.clear()
     service.settle()
     assert [version["documents"] for version in service.versions()] == [100, 60]
-    assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
+    assert [receipt.documents for receipt in service.entries(RequestReceipt)] == [40]
 
 
 def test_a_request_waits_for_what_nobody_can_read(service, wall):
@@ -314,5 +282,5 @@ def test_a_request_waits_for_what_nobody_can_read(service, wall):
     ask(service)
     assert not service.leader.move_requests()["sent"]
     wall.clear()
-    ingest(service)
+    service.count()
     assert service.leader.move_requests()["sent"] == 1

@@ -6,11 +6,13 @@ import msgpack
 import pytest
 from ingest_world import NOW, IngestWorld
 
+from crashes import copied
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.errors import ComponentUnreachable
+from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.monitoring.metrics import RECORDS
-from streamtopic.state import ForgetKind, Reader
+from streamtopic.state import ForgetKind, Reader, SubjectIndex, partition_writer
+from streamtopic.state.model_state import remove_partition
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.streams import FileLog, Message, partition_of
 
@@ -130,3 +132,63 @@ def test_a_log_that_fails_while_reading_ahead_fails_in_its_turn(world, monkeypat
         ingest.step(max_records=10)
     world.drain()
     assert world.counted() == world.recounted()
+
+
+def test_ids_of_words_that_run_out_stop_ingest_and_a_rebuild_goes_on(world, connection, monkeypatch):
+    """The flush that needs more is not written, the error names the remedy, and nothing is lost by it."""
+    monkeypatch.setattr(partition_writer, "MAX_WORD_IDS", 4)
+    world.send(add("a", {"one": 2, "two": 2, "three": 2}), encode_delete("a", "r"))
+    while world.ingests[0].step(1).records:
+        pass
+    world.send(add("b", {"four": 2}), add("c", {"five": 2, "six": 2}), encode_delete("b", "r2"))
+    assert world.ingests[0].step(1).outcomes == {"added": 1}
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"4 of 4 word ids.*`streamtopic rebuild`.*from offset 3"):
+            world.ingests[0].step(1)
+        world.open()
+    assert world.ingests[0].state.meta.next_offset == 3
+    assert world.counted() == world.recounted({0: 3})
+    remove_partition(connection, world.topics.model, 0)
+    world.log.compact(world.topics.documents)
+    world.open()
+    world.drain()
+    assert world.counted() == world.recounted()
+    assert world.live() == {"c"}
+
+
+def test_words_that_are_known_or_come_and_go_need_no_id(world, monkeypatch):
+    """With every id given, deletions, documents of known words, and words that end in their own flush are counted."""
+    monkeypatch.setattr(partition_writer, "MAX_WORD_IDS", 2)
+    world.send(add("a", {"one": 2, "two": 2}))
+    world.drain()
+    world.send(add("b", {"one": 2}), add("c", {"three": 2, "four": 2}), encode_delete("c", "r"))
+    assert world.drain() == {"added": 2, "deleted": 1}
+    assert world.ingests[0].state.meta.next_word == 2
+    assert world.counted() == world.recounted()
+
+
+def test_the_index_of_people_holds_no_subject(connection, tmp_path):
+    """Redis has digests under a secret of the partition, which no other partition shares."""
+    world = opened(connection, tmp_path, 2)
+    world.send(*(add(name, {"x": 2}, subjects=("alice-in-plain",)) for name in "ab"))
+    world.drain()
+    held = copied(world.connection, f"{{st:{world.topics.model}:*")
+    assert held
+    assert not any(b"alice" in content for content in held.values())
+    assert world.ingests[0].state.secret != world.ingests[1].state.secret
+
+
+def test_the_same_content_about_another_person_is_no_deletion(connection, tmp_path):
+    """Naming the subjects of documents that are there costs no capacity and makes no receipt."""
+    world = opened(connection, tmp_path, 2)
+    world.send(*(add(f"d{n}", {"x": 2}) for n in range(10)))
+    world.drain()
+    metas = [ingest.state.meta.accepted for ingest in world.ingests]
+    about = [*((n, "alice") for n in range(10)), (3, "bob")]
+    world.send(*(add(f"d{n}", {"x": 2}, subjects=(person,)) for n, person in about))
+    assert world.drain() == {"unchanged": 11}
+    index = SubjectIndex(world.connection, world.topics.model, world.partitions)
+    found = [name.decode() for p in range(world.partitions) for name in index.documents(["alice"], p)]
+    assert sorted(found) == [f"d{n}" for n in range(10) if n != 3]
+    assert not world.forgets()
+    assert [ingest.state.meta.accepted for ingest in world.ingests] == metas

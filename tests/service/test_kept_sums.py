@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from embedded_service import Service
+from embedded_service import embedded
 from streamtopic.counts import SymmetricCounts
 from streamtopic.documents.corpus import Document
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.schedule import scheduler as scheduling
 from streamtopic.service.verify import passed
-from streamtopic.settings import Settings
 from streamtopic.state import DocumentCounts
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 
@@ -24,10 +23,9 @@ def texts(number, seed=0):
 
 
 @pytest.fixture
-def settings(tmp_path):
-    """An instance that serves deletions at once, and checks each update that it carried over."""
-    plain = {"max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0, "self_check": 0}
-    return Settings(dir=tmp_path, topics=2, **plain)
+def opened(tmp_path):
+    """Open an instance that serves deletions at once, and checks each update that it carried over."""
+    return lambda: embedded(tmp_path, topics=2, self_check=0)
 
 
 def add(instance, number=60, seed=0):
@@ -42,37 +40,24 @@ def sums_of(instance):
 
 
 def sums_are_counted(instance):
-    """Compare the sums and what changed since with a count of the documents, over all words; return their words."""
+    """Compare the sums and what changed since with a count of the documents, over all words."""
     counts = instance.reader.counts()
     every = np.arange(len(counts.words))
     summed = SummedCounts.of(counts, sums_of(instance).read()).symmetric(every).upper()
     counted = counts.symmetric(every).upper()
     for part in ("indptr", "columns", "values"):
         assert np.array_equal(getattr(summed, part), getattr(counted, part))
-    return sums_of(instance).read().words
 
 
-def test_the_first_version_leaves_sums_that_changes_carry_on(settings):
-    """They are those of the documents, also with documents and words that came later and words that went."""
-    with Service(settings) as instance:
-        add(instance)
-        assert len(sums_are_counted(instance)) == 10
-        instance.add([Document("new", "rose tulip orchid orchid soil", {})])
-        instance.delete(["d0-3", "d0-8"])
-        instance.settle()
-        sums_are_counted(instance)
-        assert passed(instance.verify())
-
-
-def test_a_leader_that_starts_does_not_count_the_documents(settings, monkeypatch):
+def test_a_leader_that_starts_does_not_count_the_documents(opened, monkeypatch):
     """Its first update learns from the sums, and is what a count of the documents gives."""
-    with Service(settings) as instance:
+    with opened() as instance:
         add(instance)
     counted = []
     real = DocumentCounts.symmetric
     monkeypatch.setattr(DocumentCounts, "symmetric", lambda self, keep: counted.append(len(keep)) or real(self, keep))
     monkeypatch.setattr(scheduling, "check_is_due", lambda *_: False)
-    with Service(settings) as instance:
+    with opened() as instance:
         instance.delete(["d0-3", "d0-8"])
         instance.settle()
         assert (counted, instance.versions()[-1]["kind"]) == ([], "unlearn")
@@ -82,9 +67,9 @@ def test_a_leader_that_starts_does_not_count_the_documents(settings, monkeypatch
         assert np.array_equal(fit.A, cold.A)
 
 
-def test_false_sums_make_no_version(settings):
+def test_false_sums_make_no_version(opened):
     """The check of an update that rests on them finds it, verify finds them, and a retraining writes them anew."""
-    with Service(settings) as instance:
+    with opened() as instance:
         add(instance)
         stored = sums_of(instance).read()
         counts = instance.reader.counts()
@@ -92,7 +77,7 @@ def test_false_sums_make_no_version(settings):
         with instance.scheduler.leading() as lease:
             sums_of(instance).write(stored.words, SymmetricCounts.of(stored.upper), counts, lease)
         assert not passed(instance.verify())
-    with Service(settings) as instance:
+    with opened() as instance:
         instance.delete(["d0-3"])
         instance.settle()
         last = instance.versions()[-1]
@@ -101,11 +86,11 @@ def test_false_sums_make_no_version(settings):
         assert passed(instance.verify())
 
 
-def test_a_model_is_learned_cold_if_the_changes_since_are_gone(settings, monkeypatch):
+def test_a_model_is_learned_cold_if_the_changes_since_are_gone(opened, monkeypatch):
     """Nobody knows then what came and went; the documents that are left tell all the same."""
     updates = []
     monkeypatch.setattr(modelling, "update", lambda *given: updates.append(given))
-    with Service(settings) as instance:
+    with opened() as instance:
         add(instance)
         instance.delete(["d0-3", "d0-8"])
         for ingest in instance.ingests:

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from ledger_world import World
 
+from crashes import copied, put_back
 from streamtopic.errors import SettingsError
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.signed import Ledger, LedgerProof, leaf_hash, page_record
@@ -55,33 +56,24 @@ def test_every_entry_is_found_and_proved(world):
 @pytest.mark.parametrize("behind", [0, 300, None])
 def test_a_reader_without_the_key_writes_nothing(world, behind):
     """It finds and proves what the index lacks, be it the newest entries or all, while a service goes on."""
-
-    def kept():
-        names = world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*")
-        return {name: world.connection.call("DUMP", name) for name in names}
+    index_keys = f"{{st:{world.model}}}:ledger:*"
 
     def head():
         return world.connection.call("HGETALL", f"{{st:{world.model}}}:ledger:head")
 
-    def put_back(copy):
-        for name in kept():
-            world.connection.call("DEL", name)
-        for name, data in copy.items():
-            world.connection.call("RESTORE", name, 0, data)
-
     writer, _ = filled(world)
-    before = {} if behind is None else kept()
+    before = {} if behind is None else copied(world.connection, index_keys)
     if behind:
         for start in range(600, 600 + behind, 50):
             assert writer.append([world.receipt(offset) for offset in range(start, start + 50)])
-    put_back(before)
-    index = kept().keys(), head()
+    put_back(world.connection, before, index_keys)
+    index = copied(world.connection, index_keys).keys(), head()
     reader = LedgerWriter(world.connection, world.log, world.model, world.keys())
     reader.catch_up()
     for place in (0, 511, 599, *([899] if behind else [])):
         assert [one.index for one in reader.find([f"link{place}"])[f"link{place}"]] == [place]
         assert reader.proof(place).verify(world.keys()).entry == world.receipt(place)
-    assert (kept().keys(), head()) == index
+    assert (copied(world.connection, index_keys).keys(), head()) == index
     with pytest.raises(SettingsError, match=r"signing\.key"):
         reader.append([world.receipt(1000)])
     other = world.writer()
@@ -89,7 +81,7 @@ def test_a_reader_without_the_key_writes_nothing(world, behind):
     assert other.append([world.receipt(1000)])
     reader.catch_up()
     assert len(reader.find(["link1000"])["link1000"]) == len(reader.find(["link7"])["link7"]) == 1
-    put_back({})
+    put_back(world.connection, {}, index_keys)
     reader.catch_up()
     assert len(reader.find(["link1000"])["link1000"]) == len(reader.find(["link7"])["link7"]) == 1
 

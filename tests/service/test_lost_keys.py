@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from embedded_service import Service, silent, two_topics
+from embedded_service import embedded, silent, two_topics
 from shared_noise import with_noise
 from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.inspection.examination import examine_state
 from streamtopic.service.publish import ledger_writer
-from streamtopic.settings import load
 from streamtopic.signed import Alive, new_secret
 from streamtopic.state import Connection
 from streamtopic.state import __file__ as state_room
@@ -78,17 +77,14 @@ class World:
                 ingest.state.sum_changes()
             # Counted, and waiting for a receipt.
             service.delete(["d1", "d2"])
-            for ingest in service.ingests:
-                list(ingest.drain())
+            service.count()
         with Connection(url) as connection:
             names = sorted(connection.names("*"))
             self.keys = [(name, connection.call("DUMP", name), connection.call("PTTL", name)) for name in names]
 
     def opened(self, folder):
         """Open the instance in a folder."""
-        given = {"dir": folder, "redis_url": self.url, "model": MODEL}
-        given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"share": 0.5}}
-        return Service(load(given))
+        return embedded(folder, redis_url=self.url, model=MODEL, topics=2, min_df=1)
 
     def again(self):
         """Return a folder with the instance as it was, and put Redis back as well."""

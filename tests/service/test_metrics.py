@@ -8,6 +8,7 @@ import pytest
 from test_worker import Share
 from watched_service import MARK, RARE, Clock, Watched, documents, family_of, opened
 
+from crashes import copied, put_back
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.local import LocalRedis
@@ -74,7 +75,7 @@ def _missed_a_delete(folder, watch):
             topic = service.names.documents
             if not visit:
                 service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(9)])
-            _ = [list(ingest.drain()) for ingest in service.ingests]
+            service.count()
             watch.note()
             if not visit:
                 service.send([encode_delete(f"{MARK}-3", "r"), *[encode_heartbeat(0) for _ in range(9)]])
@@ -107,15 +108,11 @@ def _was_set_back(folder, watch):
         worker, redis = _worker(service, Share(0)), service.connection
         service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(5)])
         worker.step(0.0)
-        names = list(redis.names("{st:default:0}:*"))
-        before = {name: redis.call("DUMP", name) for name in names}
+        before = copied(redis, "{st:default:0}:*")
         service.send([encode_add(f"{MARK}-{n}", text="apple cherry") for n in range(5, 9)])
         worker.step(0.0)
         watch.note()
-        for name in redis.names("{st:default:0}:*"):
-            redis.call("DEL", name)
-        for name, data in before.items():
-            redis.call("RESTORE", name, 0, data)
+        put_back(redis, before, "{st:default:0}:*")
         service.send([encode_add(f"{MARK}-{n}", text="apple cherry") for n in range(9, 12)])
         worker.step(0.0)
         assert worker.ingests[0].state.meta.next_offset == 12
@@ -248,8 +245,7 @@ def test_forgetting_is_timed_from_the_broker_s_clock(tmp_path):
         # Logs count in milliseconds.
         began = time.time() - 0.001
         service.delete([f"{MARK}-1"])
-        for ingest in service.ingests:
-            list(ingest.drain())
+        service.count()
         service.look()
         sent = watch.samples()[f"{PREFIX}forget_oldest_timestamp_seconds", ("counted",)]
         assert began <= sent <= clock()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crashes import copied
 from embedded_service import SMALL, Service, silent, two_topics
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageError
@@ -73,8 +74,7 @@ def delete(world, *, keep_ledger=True):
 
 def contents(connection, model):
     """Return all keys of a model with their content."""
-    names = sorted(connection.names(f"{{st:{model}[:}}]*"))
-    return {name: connection.call("DUMP", name) for name in names}
+    return copied(connection, f"{{st:{model}[:}}]*")
 
 
 def gone(world, *, kept=True):

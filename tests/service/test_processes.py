@@ -1,22 +1,15 @@
 """The parts as processes of their own, over a real Kafka and a real Redis."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from watched_service import asked
+from three_topics import leaning
 
-from embedded_service import Service, made_on_kafka
-from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
-from streamtopic.documents.corpus import Document
+from embedded_service import Service, embedded, made_on_kafka
 from streamtopic.errors import StreamtopicError
 from streamtopic.service import processes
 from streamtopic.service.instance import key_ring
@@ -27,118 +20,6 @@ from streamtopic.settings import Settings, load
 from streamtopic.signed import Alive, Receipt
 from streamtopic.state.redis_keys import ModelKeys
 from waiting import PATIENCE, until
-
-TOPICS = (
-    ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-)
-
-
-def text(k):
-    """A text of one topic, with a word of the next."""
-    return " ".join([*(TOPICS[k % 3] * 3)[k % 5 :][:16], TOPICS[(k + 1) % 3][k % 8]])
-
-
-class Cluster:
-    """Processes of one service, each with the lines that it printed."""
-
-    def __init__(self, config):
-        self.config = config
-        self.processes = []
-
-    def start(self, part):
-        """Start one more process of a part."""
-        command = [sys.executable, "-m", "streamtopic", part, "--config", str(self.config), "--json"]
-        log = self.config.with_name(f"{part}-{len(self.processes)}.log").open("w+")
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        process.log = log
-        self.processes.append(process)
-        return process
-
-    def stop(self):
-        """End all, hard."""
-        for process in self.processes:
-            process.kill()
-            process.wait()
-            process.log.close()
-
-
-def events(process):
-    """Events that a process has printed."""
-    lines = Path(process.log.name).read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
-
-
-def shows(process, line):
-    """Wait until a process is ready and has a line among its metrics."""
-    (address,) = [event["address"] for event in events(process) if event["event"] == "metrics"]
-    until(lambda: asked(address, "/readyz") == (200, "ok\n"), "ready")
-    until(lambda: line in asked(address, "/metrics")[1], line)
-
-
-@pytest.fixture
-def cluster(request, tmp_path, kafka_server, redis_server):
-    """Topics, keys and settings of a fresh model over three partitions; its parameter is the lease, in seconds."""
-    # A leader that compiles on a busy machine keeps its lease, unless a test waits for its end.
-    lease = getattr(request, "param", 120)
-    model = f"parts-{os.getpid()}-{tmp_path.name[-8:].strip('_')}".replace("_", "-")
-    numbers = f"partitions = 3\ntopics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nsession_timeout = 6\nlease = {lease}"
-    others = "update_after = 0.001", 'capacity = {rule = "fixed", documents = 50}', 'metrics_address = "127.0.0.1:0"'
-    cluster = Cluster(made_on_kafka(tmp_path, kafka_server, redis_server, model, numbers, *others))
-    cluster.model, cluster.servers, cluster.public = model, kafka_server.servers, tmp_path / "keys" / "signing.pub"
-    try:
-        yield cluster
-    finally:
-        cluster.stop()
-
-
-def newest(subscriber, documents):
-    """Wait for the version that holds so many documents."""
-
-    def look():
-        while (release := subscriber.poll()) is not None:
-            if release.envelope.m == documents:
-                return release
-        return None
-
-    return until(look, f"a version of {documents} documents")
-
-
-@pytest.mark.slow
-def test_the_parts_work_together_and_leave_when_told(cluster):
-    """Two ingests share the partitions, one of two schedulers leads, a delete ends in a version and a receipt.
-
-    Each of them is ready, and shows what it knows: ingest its partitions, a scheduler the model.
-    """
-    parts = [cluster.start(part) for part in ("ingest", "ingest", "schedule", "schedule")]
-    with DocumentProducer(cluster.servers, model=cluster.model) as producer:
-        producer.add_many((f"doc-{k}", text(k)) for k in range(90))
-        with ModelSubscriber(cluster.servers, model=cluster.model, public_key=cluster.public) as subscriber:
-            first = newest(subscriber, 90)
-            request = producer.delete("doc-7")
-            second = newest(subscriber, 89)
-        assert second.version > first.version
-        with Receipts(cluster.servers, model=cluster.model, public_key=cluster.public) as receipts:
-            (receipt,) = until(lambda: receipts.find(request), "the receipt")
-        assert (receipt.found, receipt.version) == (True, second.version)
-
-    def shared():
-        last = [
-            next((e["partitions"] for e in reversed(events(p)) if e["event"] == "partitions"), []) for p in parts[:2]
-        ]
-        return sorted(last[0] + last[1]) == [0, 1, 2] and all(last)
-
-    until(shared, "sharing the partitions")
-    for process in parts[:2]:
-        shows(process, 'streamtopic_lag_records{kind="readable",partition="')
-    for process in parts[2:]:
-        shows(process, "streamtopic_documents 89.0")
-    staged = [[e for e in events(p) if e["event"] == "staged"] for p in parts[2:4]]
-    assert sorted(map(bool, staged)) == [False, True]
-    for process in parts:
-        process.send_signal(signal.SIGTERM)
-    assert [process.wait(timeout=PATIENCE) for process in parts] == [0] * 4
 
 
 @pytest.mark.parametrize("why", ["counted", "published", "told to end"])
@@ -159,16 +40,13 @@ def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
 
 def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_path, monkeypatch):
     """Receipts of versions that are there, and what readers know a service by, are written while a model is made."""
-    settings = Settings(
-        dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity={"rule": "fixed", "documents": 50}
-    )
     monkeypatch.setattr(processes, "ALIVE_EVERY", 1.0)
     begun, end = threading.Event(), threading.Event()
-    with Service(settings) as service:
-        service.add([Document(f"doc-{k}", text(k)) for k in range(90)])
+    with embedded(tmp_path) as service:
+        service.add(leaning(90))
         service.settle()
     with (
-        Service(settings, resident=True) as service,
+        Service(service.settings, resident=True) as service,
         _leading(service) as leading,
     ):
         scheduler = leading.leader.scheduler
@@ -187,8 +65,7 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
 
         def delete(document):
             service.delete([document])
-            for ingest in service.ingests:
-                list(ingest.drain())
+            service.count()
 
         def retrain():
             # A version that waits for the ledger comes first.
@@ -196,7 +73,7 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
                 scheduler.step()
 
         monkeypatch.setattr(scheduler.modeller, "retrain", slow)
-        delete("doc-1")
+        delete("doc-001")
         assert scheduler.step().version == 2
         service.state.request("retrain")
         thread = threading.Thread(target=retrain)

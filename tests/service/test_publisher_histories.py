@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crashes import copied, put_back
 from memory_log import MemoryLog
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher
@@ -79,6 +80,8 @@ class History:
         self.names = TopicNames(model)
         self.log = MemoryLog()
         self.keys = ModelKeys(model).partition(0)
+        # Of all that the model has in Redis.
+        self.patterns = f"{{st:{model}}}*", f"{{st:{model}:*"
         self.forgets = Forgets(connection, self.keys)
         self.deletions, self.drawn, self.now = 0, 0, 1_700_000_000.0
         self.asleep, self.copies = [], []
@@ -236,19 +239,12 @@ class History:
         self.log.append_many(self.names.ledger, [Message(None, value, partition=0) for value in values])
 
     def copy(self):
-        names = self.kept()
-        self.copies.append(dict(zip(names, self.connection.batch([("DUMP", name) for name in names]), strict=True)))
+        self.copies.append(copied(self.connection, *self.patterns))
 
     def set_back(self):
         if self.copies:
-            self.connection.call("DEL", *self.kept())
-            self.connection.batch([("RESTORE", name, 0, data) for name, data in self.copies[-1].items()])
+            put_back(self.connection, self.copies[-1], *self.patterns)
             self.delete(0)
-
-    def kept(self):
-        """The names of all that the model has in Redis."""
-        patterns = (f"{{st:{self.state.model}}}*", f"{{st:{self.state.model}:*")
-        return [name for pattern in patterns for name in self.connection.call("KEYS", pattern)]
 
     def settle(self):
         """Everybody comes to rest, with a last version of all that was deleted."""
@@ -265,7 +261,7 @@ class History:
 
     def forget(self):
         """Leave nothing to the next history: a Redis full of old ones takes long to list the keys of one."""
-        self.connection.call("DEL", *self.kept())
+        put_back(self.connection, {}, *self.patterns)
 
     def index(self):
         """All that the index in Redis holds, by the rest of its name."""

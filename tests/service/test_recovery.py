@@ -1,71 +1,38 @@
 """A Redis set back to an earlier moment: what was published and what was forgotten stay so."""
 
 import pytest
+from three_topics import leaning
 
-from embedded_service import Service
-from streamtopic.documents.corpus import Document
-from streamtopic.service.instance import key_ring
-from streamtopic.settings import Settings
-from streamtopic.signed import Envelope, LedgerReader
+from crashes import copied, put_back
+from embedded_service import embedded
+from streamtopic.signed import Envelope
 
-TOPICS = (
-    ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-)
-
-
-def corpus(number=90):
-    """Texts of one topic each, with a word of the next."""
-    return [
-        Document(f"doc-{k:03d}", " ".join([*(TOPICS[k % 3] * 3)[k % 5 :][:16], TOPICS[(k + 1) % 3][k % 8]]), {})
-        for k in range(number)
-    ]
+DOCUMENTS = leaning(90)
 
 
 @pytest.fixture
 def service(tmp_path):
     """An embedded service that serves deletions at once."""
-    settings = Settings(
-        dir=tmp_path,
-        topics=3,
-        max_forget_lag=0.0,
-        capacity={"rule": "fixed", "documents": 50},
-        max_df=1.0,
-        update_after=1.0,
-    )
-    with Service(settings) as service:
-        service.add(corpus())
+    with embedded(tmp_path, update_after=1.0) as service:
+        service.add(DOCUMENTS)
         service.settle()
         yield service
 
 
-def moment(service):
-    """Everything that Redis holds now."""
-    keys = service.connection.call("KEYS", "*")
-    return {key: service.connection.call("DUMP", key) for key in keys}
-
-
 def set_back(service, held):
-    """Put Redis back to an earlier moment, as a restore from a backup does; processes start again after it."""
-    service.connection.call("FLUSHALL")
-    for key, value in held.items():
-        service.connection.call("RESTORE", key, 0, value)
+    """Put Redis back to a copy, as a restore from a backup does; processes start again after it."""
+    put_back(service.connection, held)
     service.forget_parts()
 
 
 def versions(service):
     """Each version in the ledger, withdrawn ones as well: number and envelope."""
-    every = [
-        logged.entry
-        for logged in LedgerReader(service.log, service.settings.model, key_ring(service.settings)).catch_up()
-    ]
-    return [(entry.version, entry) for entry in every if isinstance(entry, Envelope)]
+    return [(entry.version, entry) for entry in service.entries(Envelope)]
 
 
 def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(service):
     """Every number has one release, epsilon never falls within a base, and what was forgotten stays forgotten."""
-    held = moment(service)
+    held = copied(service.connection)
     service.delete(["doc-001", "doc-002"])
     service.settle()
     assert [v["version"] for v in service.versions()] == [1, 2]
@@ -86,7 +53,7 @@ def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(servi
 
 def test_each_deletion_keeps_its_one_receipt(service):
     """Deletions counted out again after Redis was set back do not get a second receipt."""
-    held = moment(service)
+    held = copied(service.connection)
     requests = service.delete(["doc-005", "doc-006", "unknown"])
     service.settle()
     before = {receipt.id: receipt for receipt in service.receipts()}
@@ -105,8 +72,7 @@ def test_redis_set_back_while_a_version_is_made_costs_that_attempt_only(service,
     service.settle()
     published = dict(versions(service))
     service.delete(["doc-002"])
-    for ingest in service.ingests:
-        list(ingest.drain())
+    service.count()
     scheduler = service.scheduler
     make = getattr(scheduler.modeller, how)
 
@@ -129,7 +95,7 @@ def test_redis_set_back_while_a_version_is_made_costs_that_attempt_only(service,
 
 def test_versions_that_hold_forgotten_documents_go_even_where_no_model_can_follow(service):
     """When what remains is too little to learn from, what holds the forgotten documents is withdrawn all the same."""
-    service.delete([document.id for document in corpus()[2:]])
+    service.delete([document.id for document in DOCUMENTS[2:]])
     settled = service.settle()
     assert "no model can be made" in settled.decision
     assert service.state.withdrawn() == {1}

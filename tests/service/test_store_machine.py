@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ingest_world import IngestWorld
 from state_reference import LiveDocuments, as_words, difference, plain
 
+from crashes import copied, put_back
 from plain_counts import plain_counts
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
@@ -205,8 +206,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def dump(self):
         """Return all keys of the model."""
-        keys = sorted(self.connection.names(f"{{st:{self.model}*"))
-        return dict(zip(keys, self.connection.batch([("DUMP", key) for key in keys]), strict=True))
+        return copied(self.connection, f"{{st:{self.model}*")
 
     @rule()
     def save(self):
@@ -217,9 +217,7 @@ class StoreMachine(RuleBasedStateMachine):
     def set_back(self):
         """Put Redis back to the copy, as a replica that was behind or a restored file does."""
         keys, fences = self.saved
-        commands = [("DEL", name) for name in self.connection.names(f"{{st:{self.model}*")]
-        commands += [("RESTORE", name, 0, value) for name, value in keys.items()]
-        self.connection.batch(commands)
+        put_back(self.connection, keys, f"{{st:{self.model}*")
         self.seen = None
         # A writer that Redis has forgotten may write nothing more, and takes the partition anew.
         if fences != [ingest.state.fence for ingest in self.world.ingests]:

@@ -7,12 +7,12 @@ import pytest
 from ingest_world import NOW, IngestWorld, add, new_model
 
 from crashes import killed_beside
+from kafka_topics import HASTY, until_compacted
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.state import ForgetKind
 from streamtopic.state.model_state import remove_partition
-from streamtopic.streams import FileLog, Message, open_log, partition_of
-from waiting import until
+from streamtopic.streams import FileLog, Message, partition_of
 
 NOW_MS = int(NOW * 1000)
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -217,39 +217,29 @@ def test_redis_and_the_log_do_not_say_who_is_suppressed(world):
         assert not any(digest in part for part in (*kept, *said))
 
 
-def test_a_person_stays_forgotten_on_a_real_broker(connection, kafka_server):
+def test_a_person_stays_forgotten_on_a_real_broker(connection, kafka_log):
     """Over Kafka, with restarts in the middle, and a log that the broker compacts."""
-    hasty = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.0"}
-    hasty |= {"max.compaction.lag.ms": "1000", "delete.retention.ms": "86400000"}
-    with open_log(kafka_server.servers)[0] as log:
-        world = World(connection, log)
-        log.configure(world.topics.documents, hasty)
-        world.send(*(add(f"d{number}", f"s{number % 3}") for number in range(30)))
-        world.drain()
-        world.say(subjects=["s1"])
-        again = [f"d{number}" for number in range(1, 30, 3)]
-        world.send(*(encode_delete(name, "r") for name in again))
-        world.send(*(add(name, "s1", word="secretword") for name in again))
-        for ingest in world.ingests:
-            ingest.step(5)
-        world.open()
-        world.drain()
-        expected = {f"d{number}" for number in range(30)} - set(again)
-        assert world.live() == expected
-        world.lift(subjects=["s1"])
-        world.say("d0")
-        world.send(add("d1", "s1"), add("d0", word="secretword"))
-        world.drain()
-        expected = expected - {"d0"} | {"d1"}
-        assert world.live() == expected
-
-        def erased():
-            # A segment is closed by the next record only.
-            beats = [Message(b"st:heartbeat", b"\x81\xa2op\xa9heartbeat", partition=p) for p in range(2)]
-            world.send(*beats)
-            return b"secretword" not in world.log_values()
-
-        until(erased, "compaction by the broker", 1.1)
-        world.rebuild(lost=True)
-        assert world.live() == expected
-        assert world.counted() == world.recounted()
+    world = World(connection, kafka_log)
+    kafka_log.configure(world.topics.documents, HASTY)
+    world.send(*(add(f"d{number}", f"s{number % 3}") for number in range(30)))
+    world.drain()
+    world.say(subjects=["s1"])
+    again = [f"d{number}" for number in range(1, 30, 3)]
+    world.send(*(encode_delete(name, "r") for name in again))
+    world.send(*(add(name, "s1", word="secretword") for name in again))
+    for ingest in world.ingests:
+        ingest.step(5)
+    world.open()
+    world.drain()
+    expected = {f"d{number}" for number in range(30)} - set(again)
+    assert world.live() == expected
+    world.lift(subjects=["s1"])
+    world.say("d0")
+    world.send(add("d1", "s1"), add("d0", word="secretword"))
+    world.drain()
+    expected = expected - {"d0"} | {"d1"}
+    assert world.live() == expected
+    until_compacted(kafka_log, world.topics.documents, lambda: b"secretword" not in world.log_values())
+    world.rebuild(lost=True)
+    assert world.live() == expected
+    assert world.counted() == world.recounted()

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_recovery import moment, set_back, versions
+from test_recovery import set_back, versions
 from three_topics import leaning
 
+from crashes import copied
 from embedded_service import embedded, silent
 from streamtopic.documents.corpus import Document
 from streamtopic.pages.version_page import version_facts, version_page
@@ -283,7 +284,7 @@ def test_theorem_mode_goes_on_after_redis_was_set_back(tmp_path, lost):
     with service(tmp_path) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
-        held = moment(instance)
+        held = copied(instance.connection)
         instance.delete([DOCUMENTS[20].id])
         if lost == "base":
             instance.state.request("retrain")

@@ -7,14 +7,13 @@ import sys
 
 import pytest
 
-from embedded_service import Service, made_on_kafka
+from embedded_service import Service, made_on_kafka, two_topics
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import encode_delete
 from streamtopic.monitoring import tracing
 from streamtopic.settings import load
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-WORDS = [["apple", "pear", "plum", "fig", "lime"], ["iron", "zinc", "lead", "tin", "gold"]]
 
 _numbers = itertools.count()
 
@@ -44,7 +43,7 @@ def service(kafka_server, redis_server, tmp_path):
     file = made_on_kafka(tmp_path, kafka_server, redis_server, model, chosen)
     with Service(load(config=file)) as made:
         with DocumentProducer(kafka_server.servers, model=model) as producer:
-            producer.add_many((f"d{n}", " ".join(WORDS[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(40))
+            producer.add_many((one.id, one.text) for one in two_topics(0, 40))
         made.settle()
         yield made
 

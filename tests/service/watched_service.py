@@ -5,16 +5,13 @@ import time
 import urllib.error
 import urllib.request
 
-from embedded_service import Service
-from streamtopic.documents.corpus import Document
+from embedded_service import embedded, two_topics
 from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.watching import Watch
-from streamtopic.settings import Settings
 from waiting import PATIENCE
 
 MARK = "markedid"
 RARE = "xylograph"
-SUBJECTS = ("apple banana cherry damson elder", "iron copper silver gold tin")
 
 
 class Clock:
@@ -28,12 +25,9 @@ class Clock:
         return time.time() + self.ahead
 
 
-def documents(number=60):
+def documents():
     """Documents of two topics, whose ids carry a mark."""
-    words = [subject.split() for subject in SUBJECTS]
-    return [
-        Document(f"{MARK}-{n}", " ".join([words[n % 2][(n // 2 + k) % 5] for k in range(4)]), {}) for n in range(number)
-    ]
+    return two_topics(0, 60, prefix=f"{MARK}-")
 
 
 def asked(address, path):
@@ -85,18 +79,9 @@ def family_of(name):
 @contextlib.contextmanager
 def opened(folder, watch, clock, **more):
     """A watched instance in a folder, which clears up at once; its `look` sets the gauges."""
-    plain = {
-        "dir": folder,
-        "topics": 2,
-        "min_df": 1,
-        "max_df": 1.0,
-        "max_forget_lag": 0,
-        "capacity": {"rule": "fixed", "documents": 50},
-        "self_check": 0,
-        "residue_max_age": 0.0,
-        "backups_kept": 0.0,
-    }
-    with Service(Settings(**{**plain, **more}), clock=clock, watch=watch) as service:
+    plain = {"topics": 2, "min_df": 1, "self_check": 0, "residue_max_age": 0.0, "backups_kept": 0.0}
+    plain["capacity"] = {"rule": "fixed", "documents": 50}
+    with embedded(folder, clock=clock, watch=watch, **plain | more) as service:
 
         def look():
             show_gauges(service.facts(), watch)

@@ -6,6 +6,7 @@ import numpy as np
 
 from added_documents import added_documents
 from campaign.oracle import Life, count
+from crashes import copied, put_back
 from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter
 from streamtopic.state.meta import METAS
 
@@ -116,19 +117,16 @@ class Run:
         self.flush()
         self.saved = self._whole()
 
+    def set_back(self):
+        """Put the partition and the reference back to what was saved, as a Redis does that starts from a snapshot."""
+        keys, documents, self.offset = self.saved
+        put_back(self.connection, keys, f"{self.state.keys.tag}*")
+        self.live.documents = documents.copy()
+
+    def dump(self):
+        """Return all keys of the partition."""
+        return copied(self.connection, f"{self.state.keys.tag}*")
+
     def _whole(self):
         """Return all keys, and what the reference knows of them."""
-        return dump(self.connection, self.state), self.live.documents.copy(), self.offset, self.state.fence
-
-
-def dump(connection, state):
-    """Return all keys of a partition."""
-    keys = sorted(connection.call("KEYS", state.keys.tag + "*"))
-    return dict(zip(keys, connection.batch([("DUMP", key) for key in keys]), strict=True))
-
-
-def restore(connection, keys, saved):
-    """Put a partition back to what `dump` returned, as if Redis had been started from an older snapshot."""
-    names = connection.call("KEYS", keys.tag + "*")
-    commands = [("DEL", name) for name in names] + [("RESTORE", key, 0, value) for key, value in saved.items()]
-    connection.batch(commands)
+        return self.dump(), self.live.documents.copy(), self.offset

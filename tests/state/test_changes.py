@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from state_reference import Run, as_words, difference, dump, restore, words_by_id
+from state_reference import Run, as_words, difference, words_by_id
 
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
@@ -98,8 +98,7 @@ def test_a_history_that_forked_is_noticed(connection, run):
     run.add(5, ((2, {"lost": 2}),))
     run.flush()
     old, lost = reader.counts(), run.state.meta.place
-    restore(connection, run.state.keys, run.saved[0])
-    run.live.documents, run.offset = dict(run.saved[1]), run.saved[2]
+    run.set_back()
     run.add(5, ((2, {"other": 2}),))
     run.flush()
     here = run.state.meta.place
@@ -122,9 +121,9 @@ def test_a_history_that_forked_is_noticed(connection, run):
     assert "lost" not in reader.counts().words
 
 
-def traces(connection, run, *texts):
+def traces(run, *texts):
     """Return the keys of a partition whose bytes hold one of these texts, as Redis dumps them uncompressed."""
-    return [key.decode() for key, data in dump(connection, run.state).items() if any(text in data for text in texts)]
+    return [key.decode() for key, data in run.dump().items() if any(text in data for text in texts)]
 
 
 @pytest.mark.parametrize("kind", [ForgetKind.DELETED, ForgetKind.REPLACED])
@@ -137,7 +136,7 @@ def test_nothing_of_a_removed_document_is_left_in_any_key(connection, run, kind)
         run.add(777, ((5, {"x": 2, RARE: 3}),))
         run.flush()
         run.sum()
-        assert len(traces(connection, run, *texts)) >= 3
+        assert len(traces(run, *texts)) >= 3
         if kind is ForgetKind.REPLACED:
             # The same document comes again without the word: its id may stay, the word may not.
             run.add(777, ((2, {"x": 2}),))
@@ -151,9 +150,9 @@ def test_nothing_of_a_removed_document_is_left_in_any_key(connection, run, kind)
         run.state.forgets.drop(forgets)
         assert run.state.sum_changes() == Applied()
         # A change names a document that went, and the statistics name its words.
-        assert traces(connection, run, *texts) == [*([held] if forgets else []), run.state.keys.statistics]
+        assert traces(run, *texts) == [*([held] if forgets else []), run.state.keys.statistics]
         assert run.state.sum_changes() == Applied()
-        assert traces(connection, run, *texts) == []
+        assert traces(run, *texts) == []
         assert (connection.call("MEMORY", "USAGE", held) or 0) < before
         assert not run.state.meta.holds_removed
     finally:

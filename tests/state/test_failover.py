@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from embedded_service import Service, silent
+from embedded_service import embedded, silent
 from servers.redis_accidents import cut_off, lose, wait_until
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.service.verify import passed
-from streamtopic.settings import Settings
 from streamtopic.state import Applied, Connection
 from streamtopic.state.redis_keys import ModelKeys
 from waiting import until
@@ -51,17 +50,8 @@ def apart(cluster):
 
 def service(folder, url, model, partitions=1):
     """A service of a small model; each deletion is served at once."""
-    chosen = Settings(
-        dir=folder,
-        redis_url=url,
-        model=model,
-        partitions=partitions,
-        topics=3,
-        max_df=1.0,
-        max_forget_lag=0.0,
-        capacity={"rule": "fixed", "documents": 50},
-    )
-    return Service(chosen)
+    own = {"redis_url": url, "model": model, "partitions": partitions}
+    return embedded(folder, capacity={"rule": "fixed", "documents": 50}, **own)
 
 
 def documents(first, last):

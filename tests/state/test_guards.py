@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
-from state_reference import Run, as_words, dump, restore
+from state_reference import Run, as_words
 
 from added_documents import added_documents
 from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
@@ -39,9 +39,9 @@ def twin(run):
 
 def refused(run, write, expected):
     """A write is Stale for this reason, and no key has changed."""
-    before = dump(run.connection, run.state)
+    before = run.dump()
     assert write() == expected
-    assert dump(run.connection, run.state) == before
+    assert run.dump() == before
 
 
 def lose(kind):
@@ -62,7 +62,7 @@ def commit_beside(run):
 
 def go_on_otherwise(run):
     """Set Redis back to what was saved last, and commit as often as since then, but another document."""
-    restore(run.connection, run.state.keys, run.saved[0])
+    run.set_back()
     commit_beside(run)
 
 
@@ -88,10 +88,10 @@ def test_a_write_on_another_state_writes_nothing(run, event, reason):
 def test_what_a_claim_refuses_stays_as_it_is(run, event):
     """Neither other settings nor a lost position take the partition from its writer."""
     event(run)
-    before = dump(run.connection, run.state)
+    before = run.dump()
     with pytest.raises((StateMismatch, StateCorrupt), match="rebuild"):
         PartitionWriter.open(run.connection, run.model, 0, ModelSettings(1, 1))
-    assert dump(run.connection, run.state) == before
+    assert run.dump() == before
 
 
 def test_a_repeated_sum_is_already_applied(connection, run, monkeypatch):

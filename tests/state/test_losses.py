@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from state_reference import Run, as_words, dump
+from state_reference import Run, as_words
 
 from added_documents import added_documents
 from streamtopic.documents.events import subject_digest
@@ -111,7 +111,7 @@ def test_changes_that_nobody_needs_may_be_lost(connection, run):
 
 def test_a_partition_is_not_begun_anew_beside_what_is_left(connection, run):
     """Any key of counts that is there without a position refuses the claim, which would count its documents twice."""
-    keys, saved = run.state.keys, dump(connection, run.state)
+    keys, saved = run.state.keys, run.dump()
     connection.call("DEL", *saved)
     # A rebuild keeps the secret that digests were made with, and deletions that wait.
     kept = {name.encode() for name in (keys.meta, keys.subject_secret, keys.forgets, keys.forget_facts)}
@@ -150,10 +150,10 @@ def test_without_a_position_nothing_is_written_or_read(connection, run):
     counts = follower.counts()
     flush = planned(run, 20)
     lost(run, "position")
-    before, gone = dump(connection, run.state), Stale("another writer took the partition over, or the state is gone")
+    before, gone = run.dump(), Stale("another writer took the partition over, or the state is gone")
     assert run.state.commit(flush) == gone
     assert run.state.sum_changes() == gone
-    assert dump(connection, run.state) == before
+    assert run.dump() == before
     for look in (follower.counts, Reader(connection, run.model, 1).counts, run.state.reload, follower.positions):
         with pytest.raises(StateMissing, match="no state"):
             look()

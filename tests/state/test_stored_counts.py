@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from state_reference import Run, restore
+from state_reference import Run
 
 from plain_counts import plain_counts
 from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weighting, count
@@ -120,8 +120,7 @@ def test_stored_counts_without_the_changes_since_are_not_used(connection, run, l
     every = np.arange(len(counts.words))
     assert store.write(list(counts.words), counts.symmetric(every), counts, lease) == Applied()
     if event == "set back":
-        restore(connection, run.state.keys, run.saved[0])
-        run.offset = run.saved[2]
+        run.set_back()
     run.add(9, ((4, {"common": 4}),))
     run.flush()
     if event == "two sums":

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
+    MAX_SUBJECT,
+    MAX_SUBJECTS,
     Delete,
     Document,
     Heartbeat,
@@ -19,6 +21,8 @@ from streamtopic.documents.events import (
     encode_delete,
     encode_heartbeat,
     encode_rejected,
+    subject_digest,
+    subject_digests,
 )
 from streamtopic.errors import InvalidEvent
 from streamtopic.streams import Record
@@ -92,6 +96,20 @@ def test_hostile_encodings(value):
         ("labels", {"op": "add", "text": "a", "labels": ["x"]}),
         ("labels", {"op": "add", "text": "a", "labels": {"x": 1}}),
         ("labels", {"op": "add", "text": "a", "labels": {f"t{i}": "c" for i in range(65)}}),
+        # A document without its subject could not be found again.
+        *(
+            ("subjects", {"op": "add", "text": "a b", "subjects": wrong})
+            for wrong in (
+                "alice",
+                [],
+                [7],
+                [""],
+                {"alice": 1},
+                [["alice"]],
+                ["a"] * (MAX_SUBJECTS + 1),
+                ["a" * (MAX_SUBJECT + 1)],
+            )
+        ),
     ],
 )
 def test_every_limit_has_its_reason(encode, reason, content):
@@ -227,6 +245,16 @@ def test_a_salt_travels_with_its_delete_and_spoils_none():
         assert decode(b"d", msgpack.packb({"op": "delete", "salt": bad})) == Delete("d")
     with pytest.raises(InvalidEvent, match="a salt has 16 to 64 bytes"):
         encode_delete("d", "r", b"short")
+
+
+def test_digests_of_subjects_depend_on_the_secret_and_on_nothing_else():
+    """Order and repetition of subjects do not matter; without the secret a digest says nothing."""
+    names = [f"person-{number}" for number in range(MAX_SUBJECTS)]
+    found = subject_digests((*names, names[0]), b"s" * 32)
+    # Ascending: in another process a set of the same digests has another order.
+    assert found == tuple(sorted(found)) == subject_digests(names[::-1], b"s" * 32)
+    assert len(found) == len(names)
+    assert subject_digest("alice", b"s" * 32) != subject_digest("alice", b"t" * 32)
 
 
 TRACE = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"

@@ -1,6 +1,5 @@
 """Keys in the form of signed notes, and secrets, in files of their own."""
 
-import os
 import stat
 
 import pytest
@@ -106,18 +105,3 @@ def test_secret_files(tmp_path):
     path.chmod(0o640)
     with pytest.raises(SettingsError, match="chmod 600"):
         load_secret(path)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can own a file as a mounted secret is owned")
-@pytest.mark.parametrize(("mode", "accepted"), [(0o440, True), (0o444, False), (0o460, False), (0o640, True)])
-def test_a_mounted_secret_lets_its_reader_in_by_the_group(tmp_path, monkeypatch, mode, accepted):
-    """A file of root may be read by the group of a process that is not root, as Kubernetes mounts it."""
-    path = tmp_path / "noise.key"
-    secret = new_secret(path)
-    path.chmod(mode)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    if accepted:
-        assert load_secret(path) == secret
-    else:
-        with pytest.raises(SettingsError, match="chmod 600"):
-            load_secret(path)

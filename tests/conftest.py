@@ -145,7 +145,8 @@ def kafka_server():
 @pytest.fixture
 def kafka_log(kafka_server):
     """A log of the broker."""
-    from streamtopic.streams import KafkaLog, KafkaOptions
+    from streamtopic.streams import KafkaOptions
+    from streamtopic.streams.kafka_log import KafkaLog
 
     with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
         yield log

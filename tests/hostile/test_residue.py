@@ -154,7 +154,7 @@ def holding(cluster):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
+def test_nothing_is_left_in_the_file_of_any_master(tmp_path):
     """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
     with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:
         plain = {"partitions": 4, "topics": 2, "min_df": 1, "residue_max_age": 0.0, "backups_kept": 0.0}

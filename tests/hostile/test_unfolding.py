@@ -17,7 +17,8 @@ EMPTY = [("", b"")] * 1_900_000
 # In a process of its own, so that its memory can be told.
 READ = """
 import resource, sys
-from streamtopic.streams import KafkaLog, KafkaOptions, pages
+from streamtopic.streams import KafkaOptions, pages
+from streamtopic.streams.kafka_log import KafkaLog
 with KafkaLog(KafkaOptions(sys.argv[1])) as log:
     log.end(sys.argv[2], 0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -23,7 +23,8 @@ SESSION_MS = 60_000
 SHORT_MS = 3_000
 MEMBER = """
 import sys
-from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaOptions
+from streamtopic.streams.kafka_log import KafkaLog
 member = KafkaLog(KafkaOptions(sys.argv[1])).join(sys.argv[2], f"group-{sys.argv[2]}", int(sys.argv[3]))
 while True:
     print(sorted(member.poll(0.1)), flush=True)

@@ -117,37 +117,12 @@ def read_jsonl(path: Path) -> Iterator[Document | Problem]:
         try:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            _check_encoding(path, file)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from None
         lines: IO[bytes] = file
         if packed:
             lines = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
         yield from _lines(lines)
-
-
-# The first bytes of files that are not text in UTF-8, what they are, and a command that makes text of them.
-_OTHER_FILES = {
-    b"\x28\xb5\x2f\xfd": ("packed by zstd", "zstd -d"),
-    b"\xfd7zXZ\0": ("packed by xz", "xz -d"),
-    b"BZh": ("packed by bzip2", "bzip2 -d"),
-    b"PK\x03\x04": ("a zip file", "unzip"),
-    b"PAR1": ("a Parquet file", "pandas.read_parquet(FILE).to_json(OUT, orient='records', lines=True)"),
-    b"\xff\xfe": ("UTF-16", "iconv -f utf-16 -t utf-8"),
-    b"\xfe\xff": ("UTF-16", "iconv -f utf-16 -t utf-8"),
-}
-
-
-def _check_encoding(path: Path, file: IO[bytes]) -> None:
-    """Raise UsageError for a file that is not text in UTF-8 by its first bytes; gzip is read elsewhere.
-
-    file: at its beginning, where it is left.
-    """
-    start = file.read(8)
-    file.seek(0)
-    for mark, (what, command) in _OTHER_FILES.items():
-        if start.startswith(mark):
-            raise UsageError(f"{path} is {what}: make text in UTF-8, or gzip of it, with `{command}` first")
 
 
 def _lines(file: IO[bytes]) -> Iterator[Document | Problem]:
@@ -217,28 +192,12 @@ def _document_in(record: Mapping[str, Any]) -> Document:
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:
-    """Return classes by task: `labels` if it is an object, and one `label` as the task `label`."""
-    found = {}
+    """Return classes by task: `labels` if it is an object, and one `label` as the task `label`. Others are left out."""
+    found: dict[object, object] = {"label": record.get("label")}
     labels = record.get("labels")
     if isinstance(labels, dict):
-        for task, value in labels.items():
-            if (named := _class_name(value)) is not None:
-                found[str(task)] = named
-    label = record.get("label")
-    # A list of one label represents that label. A head predicts one class, so a list of several is left out.
-    if isinstance(label, list) and len(label) == 1:
-        (label,) = label
-    if (named := _class_name(label)) is not None:
-        found.setdefault("label", named)
-    return found
-
-
-def _class_name(value: object) -> str | None:
-    """Return the class that a label names, None for a value that names none."""
-    if isinstance(value, float) and value.is_integer():
-        # A column of whole numbers in which some are missing.
-        value = int(value)
-    return str(value) if value != "" and isinstance(value, str | int) else None
+        found |= labels
+    return {str(task): str(value) for task, value in found.items() if isinstance(value, str | int) and value != ""}
 
 
 def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[int, int], None] | None = None) -> Corpus:

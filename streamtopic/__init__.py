@@ -2,7 +2,7 @@
 
 `AnchorTopics` is the library alone, a scikit-learn estimator, and `TextCounts` the vectoriser that goes with it;
 `TextTopics` is both in one, for texts.
-`SyntheticTopics` draws corpora whose topics are known, and `plots` draws figures for notebooks.
+`plots` draws figures for notebooks.
 Other services import `streamtopic.client`; `streamtopic.cli` is the program. All of them load on first use.
 """
 
@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamtopic.pages import plots
-    from streamtopic.synthetic import SyntheticTopics
     from streamtopic.text_counts import TextCounts
     from streamtopic.text_topics import TextTopics
     from streamtopic.topics.estimator import AnchorTopics
 
-__all__ = ["AnchorTopics", "SyntheticTopics", "TextCounts", "TextTopics", "__version__", "plots"]
+__all__ = ["AnchorTopics", "TextCounts", "TextTopics", "__version__", "plots"]
 
 
 _HOMES = {
     "AnchorTopics": "streamtopic.topics.estimator",
-    "SyntheticTopics": "streamtopic.synthetic",
     "TextCounts": "streamtopic.text_counts",
     "TextTopics": "streamtopic.text_topics",
 }

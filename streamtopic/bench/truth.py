@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from streamtopic.bench.synthetic import Recovery, SyntheticTopics
     from streamtopic.counts import DocumentBatch
-    from streamtopic.synthetic import Recovery, SyntheticTopics
 
     Positions = npt.NDArray[np.intp]
 

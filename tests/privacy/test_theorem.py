@@ -6,13 +6,13 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from streamtopic.bench.synthetic import SyntheticTopics
 from streamtopic.counts import Counts, Weighting, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.paper.algorithm1 import BaseStatistics, remaining
 from streamtopic.paper.capacity_formulas import ModelConstants, fit_constants
 from streamtopic.paper.theorem import TheoremOptions, draw, examine, plan_theorem
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from packed import values_of
+from streamtopic.bench.synthetic import SyntheticTopics
 from streamtopic.counts import Counts, Weighting, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.paper.algorithm1 import (
@@ -17,7 +18,6 @@ from streamtopic.paper.algorithm1 import (
     unlearn_base,
 )
 from streamtopic.privacy.noise import project_columns
-from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 

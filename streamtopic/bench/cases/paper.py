@@ -27,9 +27,9 @@ import numpy as np
 from streamtopic.bench.figures import Figure, best_of
 
 if TYPE_CHECKING:
+    from streamtopic.bench.synthetic import SyntheticTopics
     from streamtopic.counts import Counts, DocumentBatch, Weighting
     from streamtopic.counts.arrays import Float
-    from streamtopic.synthetic import SyntheticTopics
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix
 
@@ -96,8 +96,8 @@ def _total(seconds: dict[str, float], phases: tuple[str, ...]) -> float:
 
 def _seconds(size: Size) -> dict[str, float]:
     """Return the seconds of every phase at one size."""
+    from streamtopic.bench.synthetic import SyntheticTopics
     from streamtopic.counts import Weighting
-    from streamtopic.synthetic import SyntheticTopics
     from streamtopic.topics.learner import learn
     from streamtopic.topics.learner_options import LearnerOptions
 
@@ -189,8 +189,8 @@ DELETION_DRAWS = 10
 
 
 def _recovery() -> list[Figure]:
+    from streamtopic.bench.synthetic import SyntheticTopics
     from streamtopic.bench.truth import recovery
-    from streamtopic.synthetic import SyntheticTopics
 
     figures = []
     for words, topics, p, concentration in RECOVERY:
@@ -200,8 +200,8 @@ def _recovery() -> list[Figure]:
 
 
 def _deletions() -> list[Figure]:
+    from streamtopic.bench.synthetic import SyntheticTopics
     from streamtopic.bench.truth import borne
-    from streamtopic.synthetic import SyntheticTopics
 
     planted = SyntheticTopics.planted(40, 3, separability=0.1, imbalance=2.0, concentration=0.5)
     return borne(planted, DELETION_DOCUMENTS, 30, DELETION_DRAWS)

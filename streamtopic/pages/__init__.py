@@ -4,8 +4,7 @@ Pages and pictures, which need no network and no script:
     rendering       templates filled in by Jinja2, in which words never become markup
     templates/      the pages and the picture, with their style
     model_view      numbers of a release or of a fitted AnchorTopics, places of topics on a map and over versions
-    charts          points and curves, bars, small lines
-    plots           figures of a model, for notebooks and for the page of a version
+    plots           figures of a model and curves over versions, for notebooks and for pages
     version_page    the page of a version: for readers, for an auditor, and on the server
 The server, `streamtopic serve`:
     service_view    what the pages read of a service: one reader at a time, each answer kept for a few seconds

@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from streamtopic.client import TopicBook
 from streamtopic.errors import UsageError
-from streamtopic.pages.charts import LETTER
 from streamtopic.signed import Release
 
 if TYPE_CHECKING:
     from streamtopic.topics.estimator import AnchorTopics
 
 __all__ = [
+    "LETTER",
     "ModelView",
     "cards_of",
     "classical_scaling",
@@ -297,6 +297,8 @@ def _kept(after: Release, now: Mapping[int, int], before: Release, then: Mapping
 # The map
 
 _WIDTH, _LONGEST, _NAME_HEIGHT = 960.0, 24, 16.0
+LETTER = 6.4
+"""Width of a letter at 11 pixels, an estimate, since the reader's own font decides."""
 # Steps that a box tries together: more of them cost memory, fewer cost calls into numpy.
 _STEPS, _AT_ONCE = 60_000, 2_000
 

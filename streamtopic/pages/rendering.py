@@ -4,11 +4,12 @@ import hashlib
 import unicodedata
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from streamtopic.console import instant, plain
 
 __all__ = ["moment", "policy", "prose", "render", "shown"]
 
@@ -41,18 +42,8 @@ def policy() -> str:
 
 
 def shown(value: object) -> object:
-    """Return a value as a person reads it: figures in at most six digits, a dash for a missing value."""
-    if hasattr(value, "__html__"):
-        return value
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(str(shown(item)) for item in value) or "-"
-    return str(value)
+    """Return a value as a person reads it, and markup as it is."""
+    return value if hasattr(value, "__html__") else plain(value)
 
 
 def prose(words: object) -> Markup:
@@ -67,22 +58,7 @@ def prose(words: object) -> Markup:
 
 def moment(milliseconds: int | None) -> str:
     """Write a time, in milliseconds since 1970, to the second."""
-    if not milliseconds:
-        return "-"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _number(value: float, form: str) -> str:
-    """Return a number in a format of Python's."""
-    return format(value, form)
-
-
-def _named(values: object) -> str:
-    """Return the entries of a mapping in one line, a dash for another value."""
-    if not isinstance(values, Mapping):
-        return "-"
-    entries = (f"{name} {shown(value)}" for name, value in values.items())
-    return ", ".join(entries)
+    return instant(milliseconds, "seconds") if milliseconds else "-"
 
 
 def _is_records(value: object) -> bool:
@@ -105,7 +81,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.globals |= {"policy": policy, "service": None}
-    environment.filters |= {"moment": moment, "named": _named, "number": _number, "prose": prose}
+    environment.filters |= {"moment": moment, "number": format, "prose": prose}
     environment.tests["records"] = _is_records
     return environment
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.pages.charts import Curve, Picture, line_chart, small_line
 from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
-from streamtopic.pages.plots import draw_correlations, draw_map
+from streamtopic.pages.plots import Curve, Picture, draw_correlations, draw_map, line_chart, small_line
 from streamtopic.pages.rendering import render
 from streamtopic.service.assembly import modeller_of, reader_of
 from streamtopic.service.inspection.facts import heads_of

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from streamtopic.pages.charts import Picture
+    from streamtopic.pages.plots import Picture
     from streamtopic.pages.service_view import ServiceView
     from streamtopic.service.opened import Opened
     from streamtopic.state.deletion_requests import DeletionRequest
@@ -60,7 +60,6 @@ logger = logging.getLogger(__name__)
 PAGES = {"/": "Overview", "/deletions": "Deletions", "/versions": "Versions", "/rejected": "Rejected records"}
 _OF_SERVICE = {"/": "overview.html", "/deletions": "deletions.html", "/versions": "versions.html"}
 _TOPIC_SECONDS, _VERSION_SECONDS = 20.0, 300.0
-_REFRESH_SECONDS = 15
 _MOST_VERSIONS = 60
 _MOST_ENDED = _MOST_NEWEST = 20
 _MOST_OPEN = 100
@@ -220,9 +219,7 @@ class _Pages:
 
     def _frame(self, request: Request, at: float | None) -> dict[str, Any]:
         """Return what frames a page. at: when it was read, seconds since 1970; None if nothing was."""
-        path = request.url.path
-        refreshed = _REFRESH_SECONDS if at and request.query_params.get("refresh") == "on" else None
-        return {"model": self._view.settings.model, "pages": PAGES, "path": path, "at": at, "refreshed": refreshed}
+        return {"model": self._view.settings.model, "pages": PAGES, "path": request.url.path, "at": at}
 
     def _shown(
         self,
@@ -234,8 +231,7 @@ class _Pages:
     ) -> Response:
         frame = self._frame(request, at)
         written = render(template, title=PAGES.get(request.url.path, "Error"), service=frame, **values)
-        headers = {"refresh": str(frame["refreshed"])} if frame["refreshed"] else None
-        return HTMLResponse(written, status, headers)
+        return HTMLResponse(written, status)
 
     def _problem(self, request: Request, status: int, said: str, remedy: str) -> Response:
         # Errors of other packages may quote an address with its password.

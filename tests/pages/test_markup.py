@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from streamtopic.pages import rendering
-from streamtopic.pages.charts import Mark, Picture, circle, label
+from streamtopic.pages.plots import Mark, Picture, circle, label
 from streamtopic.pages.rendering import render
 from strict_html import Strict
 
@@ -45,7 +45,7 @@ def test_what_cannot_be_seen_is_shown(hidden):
         "{{ [value, markup]|join(', ') }}",
         "{{ markup ~ value }}",
         "{{ markup|replace('b', value) }}",
-        "{{ {'x': value}|named }}",
+        "{{ {'x': value} }}",
         "{{ value|prose }}",
         "{{ [[value]]|map('first')|list }}",
         "{% set kept %}{{ value }}{% endset %}{{ kept }}",

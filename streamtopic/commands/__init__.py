@@ -13,11 +13,9 @@ from streamtopic.commands import (
     looking,
     receipts,
     run,
-    serve,
-    topics_shown,
 )
 
 __all__ = ["ALL"]
 
-_MODULES = (demo, run, changes, receipts, looking, topics_shown, checking, export, serve, keys, bench)
+_MODULES = (demo, run, changes, receipts, looking, checking, export, keys, bench)
 ALL = [command for module in _MODULES for command in module.COMMANDS]

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-# Requests of a long list of documents are a matter for programs.
-_SHOWN = 20
 _HOW = (
     "`streamtopic receipt REQUEST --salt SALT` shows the receipts of a request; `--proof FILE.tlog-proof` writes one "
     "to a file, which `streamtopic verify` checks without this service"
@@ -138,18 +136,11 @@ def _made(name: str, salt: str, documents: Sequence[str], subject: str | None = 
 
 def _say_requests(made: Sequence[Mapping[str, Any]]) -> None:
     """Print which request is whose: receipts are asked for by them, perhaps years later."""
-    documents = [one for one in made if one["subject"] is None]
-    people = [one for one in made if one["subject"] is not None]
-    for one in [*documents[:_SHOWN], *people]:
-        if one["subject"] is not None:
-            about = f"subject {one['subject']}"
-        elif len(one["documents"]) == 1:
-            about = f"document {one['documents'][0]}"
-        else:
-            about = number_of(len(one["documents"]), "document")
+    for one in made:
+        documents, subject = one["documents"], one["subject"]
+        about = f"document {documents[0]}" if len(documents) == 1 else number_of(len(documents), "document")
+        about = about if subject is None else f"subject {subject}"
         say(f"{about}: request {one['id']}, salt {one['salt']}")
-    if len(documents) > _SHOWN:
-        say(f"and {len(documents) - _SHOWN} more requests; `delete --json` prints all")
     say(_HOW)
 
 

@@ -21,9 +21,8 @@ from streamtopic.commands.common_arguments import (
     read_corpus,
     settings_of,
 )
-from streamtopic.commands.looking import versions_table
+from streamtopic.commands.looking import heads_table, topics_table, versions_table
 from streamtopic.commands.receipts import readable
-from streamtopic.commands.topics_shown import heads_table, topics_table
 from streamtopic.console import aligned, doing, duration, plain, progress, say, table_of
 from streamtopic.errors import CheckFailed, UsageError
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS"]
 
 _MODEL = "model.safetensors"
-_FILES = {".npz", ".json", ".release", ".safetensors", ".txt", ".md"}
 
 
 @command(
@@ -44,7 +43,8 @@ def _export(args: argparse.Namespace) -> int:
     from streamtopic.service.assembly import release_of
 
     page = args.to.suffix == ".html"
-    _refuse_other(args, page=page)
+    if args.verify and not page:
+        raise UsageError("--verify is about a page: give --to a name that ends in .html")
     with open_instance(args) as service:
         release = release_of(service, args.number)
         if page:
@@ -61,15 +61,6 @@ def _export(args: argparse.Namespace) -> int:
         "heads": list(release.heads),
     }
     return answer(args, told, *aligned(told))
-
-
-def _refuse_other(args: argparse.Namespace, *, page: bool) -> None:
-    """Raise UsageError for a name or for arguments that do not go together. page: whether a page is asked for."""
-    # Such a name was meant as a file, and a folder of that name would surprise.
-    if not page and args.to.suffix in _FILES:
-        raise UsageError(f"cannot write {args.to.name}: a model is a folder, so give a name without {args.to.suffix}")
-    if args.verify and not page:
-        raise UsageError("--verify is about a page: give --to a name that ends in .html")
 
 
 def _write_page(args: argparse.Namespace, service: Opened, number: int) -> int:

@@ -1,8 +1,8 @@
 """Commands that make a model's state, serve it, and end it.
 
 `streamtopic init` makes the topics and the state, and `rebuild` makes the state again from the log. `run` is the
-service in one process; `ingest` and `schedule` are its parts as processes. `delete-model` ends the ledger of a model,
-and deletes all else of it.
+service in one process; `ingest` and `schedule` are its parts as processes, and `serve` is the HTTP server of pages,
+metrics of the model, and requests for deletions. `delete-model` ends the ledger of a model, and deletes all else of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import gc
 import importlib
+import logging
 import signal
 import sys
 import threading
@@ -27,8 +28,9 @@ from streamtopic.commands.common_arguments import (
     log_events,
     open_instance,
     option,
+    whole_number,
 )
-from streamtopic.console import aligned, plain, progress, say, say_json, table_of
+from streamtopic.console import aligned, plain, progress, say, say_json, table_of, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
+PORT = 8787
 # New objects between two searches for garbage. A batch of records makes some ten thousand, and drops them itself.
 _OBJECTS = 50_000
 
@@ -148,6 +151,80 @@ def _event_printer(settings: Settings, role: str, *, as_json: bool) -> Callable[
     return tell
 
 
+@command(
+    option("--host HOST", "where to listen (default: 127.0.0.1)", default="127.0.0.1"),
+    option("--port PORT", f"default: {PORT}; 0: any that is free", type=whole_number(0, 65_535), default=PORT),
+    option(
+        "--name NAME", "a name by which browsers reach it, as of a proxy; may be repeated", action="append", default=[]
+    ),
+    option("--certificate FILE", "speak TLS with this certificate (PEM)"),
+    option("--key FILE", "private key of the certificate (PEM)"),
+    option("--open", "open it in a browser"),
+)
+def _serve(args: argparse.Namespace) -> int:
+    """Serve pages, metrics and requests over HTTP until told to stop."""
+    try:
+        from streamtopic.monitoring import http_server
+        from streamtopic.pages.gate import access_of
+        from streamtopic.pages.web_pages import web_pages
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the server needs {error.name}: pip install 'streamtopic[serve]'") from None
+    from streamtopic.monitoring.open_connections import is_loopback
+    from streamtopic.pages.service_view import ServiceView
+
+    settings = instance_settings(args)
+    certificate = _certificate(args)
+    access = access_of(settings, args.host)
+    if certificate is None and not is_loopback(args.host):
+        warn(
+            "the token and all pages cross the network in the clear: give --certificate and --key, or a proxy with TLS"
+        )
+    view = ServiceView(settings)
+    pages = web_pages(view, access, frozenset(name.lower() for name in [*args.name, args.host]))
+    with http_server.listening(args.host, args.port) as listener:
+        address = http_server.address_of(listener, secure=certificate is not None)
+        log_events("serve", settings.model)
+        # The server tells each step, and each stranger who does not speak HTTP. Its errors are failures of a page.
+        for name in ("uvicorn.error", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.setLevel(logging.ERROR)
+            logger.addFilter(_failed)
+        server = http_server.http_server(pages, listener, certificate, lambda: _tell(args, address))
+        http_server.leave_quietly(server)
+        try:
+            server.run(sockets=[listener])
+        finally:
+            view.close()
+    return 0
+
+
+def _certificate(args: argparse.Namespace) -> tuple[Path, Path] | None:
+    """Return its files. Raises UsageError for one file without the other, or one that cannot be read."""
+    if (args.certificate is None) != (args.key is None):
+        raise UsageError("--certificate and --key belong together: give both, or none of them")
+    if args.certificate is None:
+        return None
+    for path in (args.certificate, args.key):
+        with file_errors("read", path), path.open("rb"):
+            pass
+    return args.certificate, args.key
+
+
+def _tell(args: argparse.Namespace, address: str) -> None:
+    """Say where the server is."""
+    answer(args, {"event": "serve", "address": address}, f"serving at {address}")
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def _failed(record: logging.LogRecord) -> bool:
+    """Take an error of the server for one of this program, under the name of its event."""
+    record.name, record.event = __name__, "serve_failed"
+    return True
+
+
 @command(option("--yes", "take away the state that exists, and lead in place of others"))
 def _rebuild(args: argparse.Namespace) -> int:
     """Rebuild the state in Redis from the log.
@@ -221,4 +298,4 @@ def _left_to_do(settings: Settings, proof: Path) -> Iterator[str]:
     yield "backups of Redis, of Kafka and of the keys hold the model too: destroy them"
 
 
-COMMANDS = (_init, _run, _ingest, _schedule, _rebuild, _delete_model)
+COMMANDS = (_init, _run, _ingest, _schedule, _serve, _rebuild, _delete_model)

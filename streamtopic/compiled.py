@@ -126,28 +126,22 @@ class _Notice(Listener):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._depth = 0
-        self._since = 0.0
+        self._begun = list[float]()
         self._spent = 0.0
 
     def on_start(self, event: _Numba) -> None:
-        """Note that a function begins to be compiled. One that it calls is compiled on the way."""
-        if self._depth == 0:
-            self._since = self._clock()
-        self._depth += 1
-        self._say(event)
+        """Note that a function begins to be compiled."""
+        del event
+        self._begun.append(self._clock())
 
     def on_end(self, event: _Numba) -> None:
         """Note that it is compiled."""
-        self._say(event)
-        self._depth -= 1
-        if self._depth == 0:
-            self._spent += self._clock() - self._since
-
-    def _say(self, event: _Numba) -> None:
+        began = self._begun.pop()
+        # A function that another one calls is compiled on the way, within its time.
+        if not self._begun:
+            self._spent += self._clock() - began
         own = event.data["dispatcher"].py_func.__module__.startswith("streamtopic.")
-        spent = self._spent + self._clock() - self._since
-        if own and spent > _PATIENCE and not _Notice.said:
+        if own and self._spent > _PATIENCE and not _Notice.said:
             _Notice.said = True
             logger.warning(
                 "compiling for this machine: the first run takes up to half a minute longer, later ones do not",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from streamtopic.commands.common_arguments import (
     settle,
 )
 from streamtopic.console import number_of, progress, say, warn
-from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
+from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -243,10 +242,7 @@ def _warn_of_nobody(service: Opened, subjects: Sequence[str]) -> None:
             )
 
 
-@command(
-    option("--retrain", "one that is learned from the counts alone, with an empty forget set"),
-    option("--wait SECONDS", "wait until the scheduler has acted (default: 0)", default=0),
-)
+@command(option("--retrain", "one that is learned from the counts alone, with an empty forget set"))
 def _unlearn(args: argparse.Namespace) -> int:
     """Ask for a version without the documents deleted since the last one.
 
@@ -259,20 +255,8 @@ def _unlearn(args: argparse.Namespace) -> int:
         if service.leads:
             settled = settle(service, args)
             return answer(args, {"requested": kind} | asdict(settled), *_version_lines(settled))
-        _await(service, kind, args.wait)
     asked = f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none"
     return answer(args, {"requested": kind, "running": True}, asked)
-
-
-def _await(service: Opened, kind: str, seconds: float) -> None:
-    # Not the time of day: a clock that is set meanwhile must neither end the wait nor prolong it.
-    deadline = time.monotonic() + seconds
-    while seconds and service.state.requested() is not None:
-        if time.monotonic() > deadline:
-            raise CheckFailed(
-                f"no scheduler has acted on the {kind} for {seconds:g} s: is `streamtopic schedule` running, or busy?"
-            )
-        time.sleep(0.1)
 
 
 @command(

@@ -142,7 +142,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 _READ_AS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(("DIR", "DIR|FILE", "FILE", "FOLDER"), Path),
-    **dict.fromkeys(("INDEX", "N", "SECONDS"), whole_number(0)),
+    **dict.fromkeys(("INDEX", "N"), whole_number(0)),
 }
 """How values of arguments are read, by their names in help; others stay text."""
 

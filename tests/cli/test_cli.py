@@ -35,7 +35,6 @@ def test_a_disk_that_takes_no_more_is_named_with_status_3(tmp_path):
         (["demo", "--documents", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["bench", "nonsense"], "bench --list"),
         (["topics", "--top", "0", "--dir", "."], "'0' is not a whole number from 1 to 20"),
-        (["unlearn", "--wait", "nan", "--dir", "."], "'nan' is not a whole number from 0"),
         (["serve", "--port", "70000", "--dir", "."], "from 0 to 65535"),
         (["demo", "--set", "epsilon=-1"], "`epsilon` (command line)"),
         (["demo", "--set", "max-df=2"], "setting `max_df` (command line)"),

@@ -31,7 +31,7 @@ def test_a_disk_that_takes_no_more_is_named_with_status_3(tmp_path):
         (["status", "--dir", "/nowhere/at/all"], "/nowhere/at/all"),
         (["status", "--config", "/nowhere.toml"], "/nowhere.toml"),
         (["status", "--dir", ".", "--set", "topics"], "NAME=VALUE"),
-        (["status", "--dir", ".", "--set", "topcs=3"], "there is no such setting"),
+        (["status", "--dir", ".", "--set", "topcs=3"], "did you mean `topics`"),
         (["demo", "--documents", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["bench", "nonsense"], "bench --list"),
         (["topics", "--top", "0", "--dir", "."], "'0' is not a whole number from 1 to 20"),

@@ -8,7 +8,6 @@ import pytest
 
 from streamtopic import AnchorTopics, plots
 from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.pages.charts import Curve, line_chart, ticks
 from streamtopic.pages.model_view import (
     ModelView,
     correlations,
@@ -16,6 +15,7 @@ from streamtopic.pages.model_view import (
     map_of,
     view_of,
 )
+from streamtopic.pages.plots import Curve, line_chart, ticks
 
 
 def view(A, R):

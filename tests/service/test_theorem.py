@@ -177,11 +177,11 @@ def test_verification_runs_algorithm_1_again(tmp_path):
         with service(tmp_path, **wrong) as instance:
             holds, detail = outcome(instance, "version")
         assert holds is False
-        assert f"verify with --set {name}=" in detail
+        assert "difference" in detail, (name, detail)
     with service(tmp_path, guarantee="certified") as instance:
         assert outcome(instance, "version") == (
             False,
-            "it was made with other settings: verify with --set guarantee=theorem",
+            "it was made in another mode: verify with --set guarantee=theorem",
         )
 
 

@@ -268,7 +268,6 @@ def release_findings(known: InLog) -> Iterator[Finding]:
     yield from _conditions(envelope, known.record)
     yield _composition(envelope, known.whole)
     yield from _withdrawal(known)
-    yield from _self_check(known)
 
 
 def _bytes(known: InLog) -> Finding:
@@ -365,13 +364,6 @@ def _withdrawal(known: InLog) -> Iterator[Finding]:
         yield fails(name, f"{detail}; not yet erased: {', '.join(map(str, left))}", _STILL_THERE)
     else:
         yield holds(name, f"{detail}; their bytes are tombstoned")
-
-
-def _self_check(known: InLog) -> Iterator[Finding]:
-    """Yield the outcome of the service's own check of a version, if there was one."""
-    name, found = "self check", known.record.get("self_check") or {}
-    if found.get("passed"):
-        yield holds(name, f"before it was published: {found['detail']}")
 
 
 @dataclass(frozen=True, slots=True)

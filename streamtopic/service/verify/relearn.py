@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from streamtopic.service.schedule.payload import PayloadPlan
     from streamtopic.service.verify.ledger_checks import InLog, WholeLedger
     from streamtopic.service.verify.recount import Progress
-    from streamtopic.signed import Envelope, Head, Payload, Release
+    from streamtopic.signed import Envelope, Head, Payload
     from streamtopic.state import DocumentCounts, Reader
 
     Array = npt.NDArray[Any]
@@ -42,8 +41,6 @@ __all__ = ["Kept", "Relearning", "published_differ", "read_kept"]
 _ROUNDING = 1e-5
 # A grid is fine below this share of a number's size.
 _FINE = 1e-3
-# Constants of theorem mode that are closer than this are the same.
-_CLOSE = 1e-6
 _BATCH = ("indptr", "words", "counts", "lengths", "owners")
 _STATISTICS = ("frequency", "tokens", "heavy")
 _UPPER = ("indptr", "columns", "values")
@@ -249,22 +246,19 @@ class Relearning:
         except (CannotLearn, StateCorrupt) as error:
             yield fails(name, f"{what}: the documents in the log do not make it: {error}", _DO_NOT_USE)
             return
-        if other := _other_constants(known.record.get("constants", {}), plan.facts.get("constants", {})):
-            yield fails(name, other, _ITS_SETTINGS)
-            return
         problem = published_differ(published, plan, replace(again, tasks=tasks))
         if problem is None:
             yield holds(name, f"{what}: all its numbers are those of one learned from scratch")
         else:
-            yield fails(name, f"{what}: {problem}", _DO_NOT_USE)
+            yield fails(name, f"{what}: {problem}", f"{_ITS_SETTINGS}; if it fails with them, {_DO_NOT_USE}")
         yield _committed(envelope, noise.commitment(plan.digest))
 
     def _lacking(self, known: InLog) -> Finding | None:
         """Return the finding of a version that cannot be made again, None for one that can."""
         state = self._service.state
         name, envelope, base = "version", known.envelope, state.base_head()
-        if other := self._other_settings(known.release):
-            return fails(name, f"it was made with other settings: verify with {other}", _ITS_SETTINGS)
+        if (mode := envelope.guarantee) != self._service.settings.guarantee:
+            return fails(name, f"it was made in another mode: verify with --set guarantee={mode}", _ITS_SETTINGS)
         # The certified mode needs no base model.
         if envelope.guarantee != "certified" and (base is None or base.version != envelope.base):
             return doubt(name, "its base model is not kept any more", _NEWER_BASE)
@@ -278,36 +272,6 @@ class Relearning:
         )
         # A log that has lost nothing would hold every document of the version.
         return fails(name, detail, _DO_NOT_USE) if found.whole else doubt(name, detail, _RETRAIN)
-
-    def _other_settings(self, release: Release) -> str:
-        """Return the settings that a version was made with, as far as those of now are others; "" if they are not."""
-        settings, guided, envelope = self._service.settings, self._modeller.options.guided, release.envelope
-        made = {"guarantee": envelope.guarantee, "publish": "tasks" if release.payload.A is None else "topics"}
-        # Guided topics that have ended are missing.
-        if not settings.topics - len(guided) <= envelope.r <= settings.topics:
-            made["topics"] = str(envelope.r)
-        return " ".join(f"--set {name}={value}" for name, value in made.items() if value != getattr(settings, name))
-
-
-# Name of a constant in the release record to the setting that decides it.
-_SETTINGS = {
-    "c": "theorem.constant",
-    "epsilon_each": "epsilon",
-    "eps0": "theorem.base_error",
-    "a": "theorem.topic_imbalance",
-    "gamma": "theorem.topic_condition",
-    "p": "theorem.separability",
-}
-
-
-def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
-    """Say which setting of theorem mode has changed since a version was made, None if none has."""
-    for name, setting in _SETTINGS.items():
-        # A version that was read back from the ledger has no record of its constants.
-        if name in made and not math.isclose(made[name], again[name], rel_tol=_CLOSE):
-            said = f"{made[name]:.6g}, settings and base model give {again[name]:.6g}"
-            return f"it was made with {name} = {said}: verify with --set {setting}={made[name]:.6g}"
-    return None
 
 
 def _difference(kept: Kept, found: _Recount) -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 from streamtopic.audit.subtraction import difference
 from streamtopic.bench.figures import timed
 from streamtopic.counts import Cooccurrence, Counts, KeptCounts, count
-from streamtopic.service.verify.recount import Numbering
+from streamtopic.service.verify.recount import batch_of
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
 
@@ -100,9 +100,7 @@ class Twins:
     """
 
     def __init__(self, corpus: Corpus, options: LearnerOptions) -> None:
-        numbering = Numbering()
-        numbered = [numbering.number(document.passages) for document in corpus.documents]
-        self.words, self.batch = numbering.batch(numbered)
+        self.words, self.batch = batch_of(document.passages for document in corpus.documents)
         self.classes = [next(iter(document.labels.values()), None) for document in corpus.documents]
         self.options = options
         self.whole = self._counted(self.batch)

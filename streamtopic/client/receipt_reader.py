@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamtopic.errors import InvalidRelease, StateMismatch, UsageError
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.signed import (
     Entry,
     Erased,
@@ -66,7 +66,8 @@ class Receipts(Closing):
         ledger names the keys that sign.
 
     Entries stay in the log; its index of a million takes 40 MB of memory. All methods raise ComponentUnreachable if the
-    log does not answer. Use them in one thread at a time.
+    log does not answer, and StateMismatch if the topic has lost records that were read: a new object reads what it has
+    now. Use them in one thread at a time.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Receipts(Closing):
         self._topic = TopicNames(model).ledger
         self._keys = KeyRing.load(public_key, model)
         self._log, self._owned = open_log(log)
-        self._begin()
+        self._ledger = IndexedLedger(self._log, model, self._keys, LedgerIndex())
 
     @property
     def skipped(self) -> int:
@@ -90,7 +91,7 @@ class Receipts(Closing):
 
     def __iter__(self) -> Iterator[Receipt]:
         """Yield all receipts of the ledger in its order, each once."""
-        self._catch_up()
+        self._ledger.catch_up()
         last = -1
         for page in LedgerReader(self._log, self._model, self._keys).read():
             for logged in page.entries:
@@ -153,25 +154,8 @@ class Receipts(Closing):
 
     def _named(self, name: str) -> list[Logged]:
         """Return the entries that have this name, in their order."""
-        self._catch_up()
+        self._ledger.catch_up()
         return self._ledger.find([name]).get(name, [])
-
-    def _catch_up(self) -> None:
-        """Read the ledger to its end. Of a topic that was made again or set back counts what it holds now."""
-        size, gaps = self._ledger.ledger.size, len(self._ledger.ledger.gaps)
-        try:
-            self._ledger.catch_up()
-            # Entries before the first page were lost before this object looked.
-            lost = size > 0 and len(self._ledger.ledger.gaps) > gaps
-        except StateMismatch:
-            lost = True
-        if lost:
-            self._begin()
-            self._ledger.catch_up()
-
-    def _begin(self) -> None:
-        """Begin with the first entry of the topic."""
-        self._ledger = IndexedLedger(self._log, self._model, self._keys, LedgerIndex())
 
 
 def _digest(request: str, salt: Salt | None) -> str:

@@ -89,7 +89,12 @@ def _asked_for(service: Opened, args: argparse.Namespace) -> list[Logged]:
     links = LinkKeys(service.connection, service.settings.model)
     found = receipts_of_request(service.ledger, links, args.request, args.salt)
     if not found:
-        raise CheckFailed(_why_none(service, args.request))
+        raise CheckFailed(
+            f"there is no receipt for request {args.request}: its deletion waits to be counted or for the first "
+            "version without the document (`streamtopic status` shows both), or there is no such request. Give the "
+            "request id that `streamtopic delete` printed, and not the id of a document; `streamtopic deletions list "
+            "--all` shows requests that were held"
+        )
     if args.document is None:
         return found
     keys = {} if args.salt is not None else links.all()
@@ -171,22 +176,6 @@ def readable(fields: dict[str, Any]) -> dict[str, Any]:
     for stage, time_ms in fields.get("residue", {}).items():
         shown[f"residue {stage}"] = "not yet" if time_ms is None else instant(time_ms, "seconds")
     return shown | {"found": "yes" if fields["found"] else "no such document"}
-
-
-def _why_none(service: Opened, name: str) -> str:
-    """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
-    from streamtopic.service.requests.request_door import waiting_deletion
-    from streamtopic.state import Reader
-
-    # A reader of its own: that of the service would take the partitions of an instance over.
-    reader = Reader(service.connection, service.settings.model, service.settings.partitions)
-    if waiting_deletion(reader, service.settings.model, name) is not None:
-        return f"deletion {name} is counted out; its receipt comes with the first version without the document"
-    return (
-        f"there is no receipt for request {name}: its deletion is not counted yet (`streamtopic status` shows the "
-        "lag), or there is no such request. Give the request id that `streamtopic delete` printed, and not the id of a "
-        "document; `streamtopic deletions list --all` shows requests that were held"
-    )
 
 
 @command(

@@ -271,12 +271,12 @@ def history_of(releases: Sequence[Release]) -> Json:
     for topic in book.topics:
         path = [(release, places[topic.id]) for release, places in chain if topic.id in places]
         first, number = path[0]
-        now, then = newest.top_words[topic.topic][:_TOP], first.top_words[number][:_TOP]
+        words, first_words = newest.top_words[topic.topic][:_TOP], first.top_words[number][:_TOP]
         fields = {
             "topic": topic.topic,
             "shares": [0.0] * (len(chain) - len(path)) + [float(release.shares[place]) for release, place in path],
-            "came": [word for word in now if word not in then],
-            "went": [word for word in then if word not in now],
+            "came": [word for word in words if word not in first_words],
+            "went": [word for word in first_words if word not in words],
         }
         paths.append(fields)
     return {"steps": steps, "paths": paths}

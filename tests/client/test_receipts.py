@@ -4,7 +4,7 @@ import pytest
 
 from ledger_maker import CREATED, SALT, LedgerMaker, key_of
 from streamtopic.client import Deletion, Receipts, verify_receipt
-from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
+from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageError
 from streamtopic.signed import (
     Erased,
     LedgerProof,
@@ -126,8 +126,8 @@ def test_a_proof_proves_nothing_else(maker, receipts, log):
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_ledger_that_was_made_again_is_the_one_that_counts(maker, log, tmp_path, receipts, longer):
-    """A running reader finds the receipts of a topic that was made again, and none of the topic before.
+def test_a_ledger_that_was_made_again_proves_nothing_of_the_one_before(maker, log, tmp_path, receipts, longer):
+    """A running reader tells that the topic lost records, or proves nothing more; a new one reads what is there.
 
     longer: whether it has more records by now than the topic before.
     """
@@ -137,11 +137,17 @@ def test_a_ledger_that_was_made_again_is_the_one_that_counts(maker, log, tmp_pat
     again = LedgerMaker(FileLog(tmp_path / "log"))
     for offset in (5, 6, 7) if longer else ():
         again.append(again.receipt(offset))
-    assert receipts.find("r-5", salt=SALT) == ([again.receipt(5)] if longer else [])
+    if longer:
+        for offset in (3, 5, 6, 7):
+            with pytest.raises(InvalidRelease):
+                receipts.proof(maker.receipt(offset))
+    else:
+        with pytest.raises(StateMismatch, match=r"news\.ledger has lost records"):
+            receipts.find("r-3", salt=SALT)
+    fresh = Receipts(log, model="news", public_key=maker.pinned)
     again.append(again.receipt(9))
-    assert receipts.find("r-3", salt=SALT) == []
-    assert receipts.find("r-9", salt=SALT) == [again.receipt(9)]
-    assert [receipt.offset for receipt in receipts] == ([5, 6, 7, 9] if longer else [9])
+    assert fresh.find("r-9", salt=SALT) == [again.receipt(9)]
+    assert [receipt.offset for receipt in fresh] == ([5, 6, 7, 9] if longer else [9])
 
 
 @pytest.mark.parametrize("lost", [0, 1])

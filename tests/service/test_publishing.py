@@ -13,7 +13,7 @@ from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.payload import Ingredients, TaskOptions, labelled_digest, make_payload
-from streamtopic.service.verify.recount import Numbering
+from streamtopic.service.verify.recount import batch_of
 from streamtopic.state.document_counts import StoredDocuments
 from streamtopic.topics.display import npmi
 from streamtopic.topics.heads import HeadTask, TopicMatrix, fit_head
@@ -35,15 +35,15 @@ TASKS = {"place": HeadTask(ridge=1e-6), "sea": HeadTask(ridge=1e-5, tolerance=1e
 def made():
     """A fit of planted documents, its counts, and what reads the documents with their labels."""
     rng = np.random.default_rng(4)
-    rows, labels, numbering = [], [], Numbering()
+    rows, labels = [], []
     for k in range(120):
         own = list(PLACES)[k % 3]
         words = [str(rng.choice(PLACES[own if rng.random() < 0.8 else "sea"].split())) for _ in range(30)]
-        rows.append(numbering.number(tuple(passages(" ".join(words)))))
+        rows.append(tuple(passages(" ".join(words))))
         labels.append({"place": own, "sea": str(own == "sea")} if k % 10 else {"place": own})
     options = LearnerOptions(n_topics=3, max_df=1.0, min_df=2)
-    words, batch = numbering.batch(rows)
-    source = numbering.count(rows, options.weighting)
+    words, batch = batch_of(rows)
+    source = Counts(words, count(batch, len(words), options.weighting))
     fit = learn(source, options)
     assert tuple(words) == fit.words
     stored = StoredDocuments(batch, (b"",) * len(labels), tuple(labels))

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info
 from streamtopic.bench.chain_corpora import cyclic_images
 from streamtopic.bench.chains import described
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
-from streamtopic.service.verify.recount import Numbering
+from streamtopic.service.verify.recount import batch_of
 from streamtopic.topics.display import WordEvidence, coefficients
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import learn
@@ -44,9 +44,8 @@ def mirrored():
 
 def texts(path):
     """Return texts of a file: names, documents, options."""
-    numbering = Numbering()
-    numbered = [numbering.number(tuple(passages(text))) for text in json.loads(Path(path).read_text(encoding="utf-8"))]
-    return *numbering.batch(numbered), {"n_topics": 8, "max_candidates": 400}
+    read = json.loads(Path(path).read_text(encoding="utf-8"))
+    return *batch_of(tuple(passages(text)) for text in read), {"n_topics": 8, "max_candidates": 400}
 
 
 def fits(names, batch, given, learner):

@@ -47,11 +47,9 @@ AUDIT_WORDS = 300
 def _read(documents: str) -> tuple[list[str], DocumentBatch]:
     """Return the documents over all of their words."""
     from streamtopic.documents.corpus import load_corpus
-    from streamtopic.service.verify.recount import Numbering
+    from streamtopic.service.verify.recount import batch_of
 
-    numbering = Numbering()
-    rows = [numbering.number(document.passages) for document in load_corpus(documents).documents]
-    return numbering.batch(rows)
+    return batch_of(document.passages for document in load_corpus(documents).documents)
 
 
 def _batch(documents: str, words: int) -> tuple[list[str], DocumentBatch]:

@@ -17,7 +17,7 @@ from streamtopic.documents.deletion_record import Wanted, decode_request, encode
 from streamtopic.errors import InvalidEvent, UsageError
 from streamtopic.monitoring.tracing import producing
 from streamtopic.service.requests.request_mover import new_request
-from streamtopic.signed import Erased, Receipt, link_digest, receipt_id, request_digest
+from streamtopic.signed import Erased, Receipt, link_digest, request_digest
 from streamtopic.state.connection import Stale
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Stage
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
     from streamtopic.signed import Logged
-    from streamtopic.state import Forget, Reader
+    from streamtopic.state import Reader
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import LinkKeys, ResidueState
 
@@ -42,7 +42,6 @@ __all__ = [
     "guarded_by",
     "receipts_of_request",
     "traces_of_receipt",
-    "waiting_deletion",
 ]
 
 _ATTEMPTS = 10
@@ -203,18 +202,6 @@ def traces_of_receipt(
         return residue.read().reached(receipt.partition, receipt.offset), None
     signed = erased.entry.reached.get(receipt.partition, {})
     return {stage: signed.get(stage.value) for stage in Stage}, erased.index
-
-
-def waiting_deletion(reader: Reader, model: str, name: str) -> tuple[int, Forget] | None:
-    """Return partition and entry of a deletion that is counted and waits for its receipt, None without one.
-
-    name: request id, or the id that the receipt will have.
-    """
-    for partition in reader.positions():
-        for forget in reader.forgets(partition).each():
-            if name in {forget.request, receipt_id(model, partition, forget.offset)}:
-                return partition, forget
-    return None
 
 
 def documents_with_label(reader: Reader, task: str, name: str) -> list[str]:

@@ -48,14 +48,11 @@ def verify_instance(
     update: called with the number of records read so far, and their total.
     version: number of the version; None for the newest.
 
-    Raises UsageError for a version that was never made, ComponentUnreachable, SettingsError.
+    Raises UsageError if this number has no version to examine, ComponentUnreachable, SettingsError.
     """
     kept = read_kept(service, reader)
     whole = read_ledger(service.log, service.keys)
     asked = whole.newest if version is None else version
-    # Said now, not after the minutes that a recount takes.
-    if version is not None and version not in whole.versions.keys() | dict(service.state.releases()).keys():
-        raise UsageError(f"there is no version {version}: `streamtopic versions` lists those that there are")
     known: InLog | None = None
     unknown: list[Finding] = []
     try:
@@ -63,6 +60,8 @@ def verify_instance(
     except CheckFailed as error:
         unknown.append(fails("release", str(error), "do not use it; find out who else writes to the releases topic"))
     except UsageError as error:
+        if version is not None:
+            raise
         unknown.append(doubt("release", str(error), "verify again once there is a version"))
     waiting = None if known is None else read_waiting(service, reader, known.envelope)
     relearned = Relearning(service, modeller, whole, update).findings(kept, known)

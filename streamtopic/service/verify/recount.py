@@ -1,6 +1,6 @@
 """Counts again from the log alone, without the code that keeps the counts, so that the two can be compared.
 
-recount            counts documents from scratch, in memory
+recount            counts documents from scratch, in memory (batch_of: as numbers of words)
 documents_in_log   reads the documents that a log leaves alive
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamtopic.streams import EventLog, Record
 
 __all__ = [
-    "Numbering",
+    "batch_of",
     "documents_in_log",
     "recount",
 ]
@@ -55,9 +55,14 @@ def recount(documents: Iterable[Passages], weighting: Weighting) -> Counts:
     documents: passages of each document, (L, word counts), where L is the number of all tokens.
     weighting: the weights of passages.
     """
+    words, batch = batch_of(documents)
+    return Counts(words, count(batch, len(words), weighting))
+
+
+def batch_of(documents: Iterable[Passages]) -> tuple[list[str], DocumentBatch]:
+    """Return the sorted words of documents, and the documents over them. documents: as of `recount`."""
     numbering = Numbering()
-    numbered = [numbering.number(document) for document in documents]
-    return numbering.count(numbered, weighting)
+    return numbering.batch([numbering.number(document) for document in documents])
 
 
 class Numbering:
@@ -67,7 +72,7 @@ class Numbering:
         self._ids: dict[str, int] = {}
 
     def number(self, document: Passages) -> tuple[Passage, ...]:
-        """Return a document over numbers, for `batch` and `count`."""
+        """Return a document over numbers, for `batch`."""
         return tuple(self._numbered(length, counts) for length, counts in document)
 
     def _numbered(self, length: int, counts: Mapping[str, int]) -> Passage:
@@ -91,11 +96,6 @@ class Numbering:
         sorting = np.lexsort((words, entry_rows(numbered.indptr)))
         renamed = replace(numbered, words=words[sorting], counts=numbered.counts[sorting])
         return [names[number] for number in order], renamed
-
-    def count(self, documents: Sequence[Document], weighting: Weighting) -> Counts:
-        """Return the counts of documents that were numbered here, over the sorted words that they hold."""
-        words, batch = self.batch(documents)
-        return Counts(words, count(batch, len(words), weighting))
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ _NEW = {
         "receipt": ("receipt.key", "keep it secret"),
     },
     "root": {
-        "private": ("root.key", "keep it offline; `keys publish`, `rotate` and `revoke` take it"),
+        "private": ("root.key", "keep it offline; `keys rotate` and `revoke` take it"),
         "public": ("root.pub", "give it to subscribers in place of signing.pub"),
     },
     "suppression": {
@@ -47,8 +47,8 @@ _NEW = {
 
 @command(
     option(
-        "new|publish|rotate|revoke|suppression",
-        "new: the keys of a service; publish: the list of those that sign; rotate: replace the one that signs; "
+        "new|rotate|revoke|suppression",
+        "new: the keys of a service; rotate: replace the one that signs, and publish the list of those that did; "
         "revoke: declare one stolen; suppression: the key by which ids are suppressed",
     ),
     option("KEY_ID", "revoke: id of the key, as `keys rotate` printed it", nargs="?"),
@@ -58,13 +58,13 @@ _NEW = {
         "--name NAME",
         "new: name of the ledger, which ends in the model's: example.org/news (default: streamtopic/MODEL)",
     ),
-    option("--root-key FILE", "publish, rotate, revoke: root.key"),
+    option("--root-key FILE", "rotate, revoke: root.key"),
     option(
         "--from INDEX", "revoke: first entry of the ledger that does not count any more (default: none)", dest="first"
     ),
 )
 def _keys(args: argparse.Namespace) -> int:
-    """Make the keys of a service; publish, rotate or revoke those that sign.
+    """Make the keys of a service; replace or revoke those that sign.
 
     No key file is ever overwritten.
     """
@@ -87,9 +87,7 @@ def _keys(args: argparse.Namespace) -> int:
         listed, own = folder / _LIST, held_signing_key(settings)
         keeper = KeyKeeper(settings.model, service.log, service.connection, own, service.clock, root, listed)
         made = None
-        if args.action == "publish":
-            keys = keeper.publish()
-        elif args.action == "rotate":
+        if args.action == "rotate":
             made = new_pair(folder, keeper.name)
             keys = keeper.rotate(SigningKey.load(made))
         else:

@@ -140,11 +140,12 @@ class LedgerReader:
             return
         end, back = self._log.end(self._topic, 0), _TAIL_RECORDS
         while self.ledger.alive is None:
-            start = max(begin, end - back)
+            start, known = max(begin, end - back), self._keys.sequence
             self.ledger, self.offset = Ledger(self._keys, tail=start > 0), start
             for _ in self._onwards():
                 pass
-            if start == begin:
+            # With a list that it met on the way it knows the keys of the records before that list.
+            if start == begin and self._keys.sequence == known:
                 return
             back *= 8
 

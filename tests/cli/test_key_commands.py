@@ -1,4 +1,4 @@
-"""`keys publish`, `rotate` and `revoke` on an instance, and the files that are checked with the list offline."""
+"""`keys rotate` and `revoke` on an instance, and the files that are checked with the list offline."""
 
 import pytest
 
@@ -33,10 +33,8 @@ def test_keys_are_listed_replaced_and_revoked(on, program, instance, root, tmp_p
     """The instance goes on with the new key, the doctor is content, and a file verifies by root key and list."""
     first = SigningKey.load(instance / "keys" / "signing.key").public
     request = on("delete", "doc-9")["requests"][0]
-    published = on("keys", "publish", "--root-key", root)
-    assert (published["sequence"], published["current"], published["private"]) == (1, first.key_id, None)
-    assert (instance / "keys" / "root.pub").read_text() == root.with_suffix(".pub").read_text()
     rotated = on("keys", "rotate", "--root-key", root)
+    assert (instance / "keys" / "root.pub").read_text() == root.with_suffix(".pub").read_text()
     assert (rotated["sequence"], rotated["previous"]) == (2, [first.key_id])
     assert SigningKey.load(instance / "keys" / "signing.key").public.key_id == rotated["current"] != first.key_id
     assert SigningKey.load(instance / "keys" / f"signing-{first.key_id}.key").public == first
@@ -63,7 +61,6 @@ def test_keys_are_listed_replaced_and_revoked(on, program, instance, root, tmp_p
 def test_entries_of_a_thief_are_void_from_where_it_is_said(on, instance, root):
     """`--from` names the first entry that does not count: a rebuild gives the deletions from there on receipts."""
     first = SigningKey.load(instance / "keys" / "signing.key").public
-    on("keys", "publish", "--root-key", root)
     on("keys", "rotate", "--root-key", root)
     (receipt,) = on("receipt", "default/0/602")["receipts"]
     on("keys", "revoke", first.key_id, "--from", receipt["index"], "--root-key", root)
@@ -81,9 +78,9 @@ def test_entries_of_a_thief_are_void_from_where_it_is_said(on, instance, root):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["publish"], "--root-key"),
+        (["rotate"], "--root-key"),
         (["revoke", "--root-key", "{root}"], "key id"),
-        (["publish", "0123", "--root-key", "{root}"], "key id"),
+        (["rotate", "0123", "--root-key", "{root}"], "key id"),
         (["revoke", "01234567", "--root-key", "{root}"], "no key list yet"),
         (["rotate", "--root-key", "/no/root.key"], "/no/root.key"),
     ],

@@ -70,7 +70,6 @@ def world(connection, tmp_path):
 @pytest.mark.parametrize("first", [None, 1])
 def test_a_revoked_key_signs_nothing_more(world, first):
     """What it had signed counts up to the entry that is named, the tree is whole, and its new pages are passed over."""
-    world.keeper().publish()
     world.keeper().rotate(world.new)
     world.write(world.old)
     late = world.service(world.old)
@@ -99,7 +98,6 @@ def test_a_revoked_key_signs_nothing_more(world, first):
 
 def test_a_list_stands_where_a_service_writes_all_the_time(world, monkeypatch):
     """The service is faster twice: the list is signed again after its pages, so no entry of a revoked key is lost."""
-    world.keeper().publish()
     world.keeper().rotate(world.new)
     world.signing = world.new
     busy = world.service(world.old)
@@ -125,18 +123,19 @@ def test_a_list_stands_where_a_service_writes_all_the_time(world, monkeypatch):
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_page_that_a_killed_service_began_is_ended_first(world, complete):
     """Its draft is the next page, which only a key that was listed before may sign."""
-    world.keeper().publish()
-    killed = world.service(world.old)
+    world.keeper().rotate(world.new)
+    world.signing = world.new
+    killed = world.service(world.new)
     killed.catch_up()
-    draft = killed.ledger.draft([world.receipt()], world.old)
+    draft = killed.ledger.draft([world.receipt()], world.new)
     world.log.append_many(world.names.ledger, [Message(None, draft, partition=0)])
     if complete:
         killed.catch_up()
         killed.complete()
     else:
-        stranger = world.service(world.new)
+        stranger = world.service(world.third)
         stranger.catch_up()
         with pytest.raises(StateError, match="cannot be signed"):
             stranger.complete()
-    world.keeper().rotate(world.new)
+    world.keeper().rotate(world.third)
     assert world.read()[0] == [0, 1, 2]

@@ -5,8 +5,10 @@ import pytest
 from ledger_maker import LedgerMaker, key_of
 from memory_log import MemoryLog
 from streamtopic.signed import (
+    Alive,
     LedgerReader,
     Receipt,
+    Runs,
     leaf_hash,
 )
 from whole_tree import Tree
@@ -55,6 +57,16 @@ def test_every_page_is_told_with_the_place_of_its_draft(listed):
         first = next(reader_of(listed, keys=reader.ledger.keys, offset=page.draft.offset).read())
         assert (first.draft.lines, first.entries) == (page.draft.lines, page.entries)
     assert tree.root(tree.size) == listed.ledger.root
+
+
+def test_a_reader_at_the_tail_knows_what_was_withdrawn_before_the_first_list():
+    """The list comes last: with the root key alone its reader cannot read what is before it at the first look."""
+    maker = LedgerMaker(MemoryLog(), key=OLD, root=ROOT)
+    maker.append(Alive(NOW, 0, 2, Runs((1, 1))))
+    maker.begin_list()
+    reader = reader_of(maker, tail=True)
+    reader.catch_up()
+    assert (reader.ledger.withdrawn, reader.ledger.gaps) == ({1}, set())
 
 
 def test_a_revocation_makes_a_reader_read_anew(listed):

@@ -64,16 +64,8 @@ class KeyKeeper:
         """The name of the ledger, which each of its keys bears."""
         return (self._ring.keys or self._first()).origin
 
-    def publish(self) -> KeyList:
-        """Write the first list, with the service's present signing key. Raises UsageError if there is a list."""
-        if (there := self._ring.keys) is not None:
-            raise UsageError(
-                f"key list {there.sequence} exists already: `streamtopic keys rotate` and `revoke` change it"
-            )
-        return self._append(lambda _: self._first(), self._own())
-
     def rotate(self, new: SigningKey) -> KeyList:
-        """Write the next list, in which `new` signs. It signs this page too: readers learn the key from the list."""
+        """Write the next list, or the first one, in which `new` signs. It signs this page too."""
         return self._append(lambda _: (self._ring.keys or self._first()).rotated(new.public, self._now()), new)
 
     def revoke(self, key_id: str, first: int | None = None) -> KeyList:
@@ -86,7 +78,7 @@ class KeyKeeper:
         """
         there = self._ring.keys
         if there is None:
-            raise UsageError("there is no key list yet: `streamtopic keys publish` makes the first")
+            raise UsageError("there is no key list yet: `streamtopic keys rotate` makes the first")
         revoked = next((key for key in there.trusted if key.key_id == key_id), None)
         if revoked is None:
             names = ", ".join(key.key_id for key in there.previous) or "none"

@@ -94,7 +94,7 @@ def _keys(args: argparse.Namespace) -> int:
             keys = keeper.revoke(args.key_id, args.first)
         # The list goes out before the new key is put to use: a crash between the two leaves a key that no signature
         # needs, and not signatures of a key that no list names.
-        signing = _take_into_use(args, settings, root.public, made)
+        signing = _take_into_use(folder, root.public, made)
         # Versions that a revoked key proved need new proofs; a service that runs makes them by itself.
         if args.action == "revoke" and service.leads:
             publish(publisher_of(service, service.state, service.ledger))
@@ -106,17 +106,13 @@ def _folder(args: argparse.Namespace, settings: Settings) -> Path:
     return Path(args.to or settings.key_folder or "keys")
 
 
-def _take_into_use(args: argparse.Namespace, settings: Settings, root: PublicKey, made: Path | None) -> Path | None:
-    """Put the root key and a new signing key into the folder of keys, unless another folder was asked for.
+def _take_into_use(folder: Path, root: PublicKey, made: Path | None) -> Path | None:
+    """Put the root key and a new signing key into a folder of keys; return the file of the new key, None without one.
 
     made: private half of the new key, None if the signing key stays.
-    Returns the file of the new key, None if the signing key stays.
     """
     from streamtopic.service.upkeep.key_lists import replace_signing_key
 
-    folder = settings.key_folder
-    if folder is None or args.to is not None:
-        return made
     if not (folder / "root.pub").exists():
         (folder / "root.pub").write_text(f"{root}\n", encoding="ascii")
     if made is None:

@@ -262,12 +262,10 @@ def _of_instance(service: Opened) -> _Material:
 
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     from streamtopic.counts import Counts, count
-    from streamtopic.service.verify.recount import Numbering
+    from streamtopic.service.verify.recount import batch_of
 
     corpus = read_corpus(args)
-    numbering = Numbering()
-    numbered = [numbering.number(document.passages) for document in corpus.documents]
-    words, batch = numbering.batch(numbered)
+    words, batch = batch_of(document.passages for document in corpus.documents)
     return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
 
 

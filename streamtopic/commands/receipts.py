@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "readable"]
 
-# Receipts of a request's documents that are printed; --json gives all.
-RECEIPTS_SHOWN = 10
-_GUARANTEE = ("guarantee", "epsilon", "delta", "sigma", "certificate", "cumulative_epsilon")
-
 
 @command(
     option("REQUEST", "request id, as `delete` printed it, or the receipt's own id (MODEL/PARTITION/OFFSET)"),
@@ -53,29 +49,24 @@ def _receipt(args: argparse.Namespace) -> int:
             # The receipt of a request says more than those of its documents.
             _write_proof(service, whole or receipts, args)
         requests = [dataclasses.asdict(logged.entry) for logged in whole]
-        shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
-        guarantees = _guarantees(service, shown)
-        fields = [_fields(service, logged, guarantees) for logged in shown]
+        # With --json all are shown; for a person the receipt of a request says more than those of its documents.
+        shown = receipts if args.json or not requests else []
+        fields = [_fields(service, logged) for logged in shown]
     proof = None if args.proof is None else str(args.proof)
-    lines = _lines(requests, fields, len(receipts) - len(shown), proof)
+    lines = _lines(requests, fields, proof)
     told = {"receipts": fields, "requests": requests, "proof": proof}
     return answer(args, told, *lines)
 
 
-def _lines(
-    requests: Sequence[dict[str, Any]], receipts: Sequence[dict[str, Any]], more: int, proof: str | None
-) -> Iterator[str]:
-    """Yield receipts as a person reads them. more: how many are left out; proof: the file that was written."""
+def _lines(requests: Sequence[dict[str, Any]], receipts: Sequence[dict[str, Any]], proof: str | None) -> Iterator[str]:
+    """Yield receipts as a person reads them. proof: the file that was written."""
     for request in requests:
-        yield f"a request of {number_of(request['documents'], 'document')}, each with a receipt of its own"
+        yield f"a request of {number_of(request['documents'], 'document')}, each with a receipt of its own (--json)"
         yield from aligned(request)
     for number, one in enumerate(receipts):
-        if number or requests:
+        if number:
             yield ""
         yield from aligned(readable(one))
-    if more > 0:
-        yield ""
-        yield f"and {more} more receipts: --json shows all"
     if proof is not None:
         yield ""
         yield f"{proof} proves it: check it with `streamtopic verify {proof} --key signing.pub`"
@@ -137,22 +128,8 @@ def _write_proof(service: Opened, found: Sequence[Logged], args: argparse.Namesp
         args.proof.write_text(proof.text, encoding="utf-8")
 
 
-def _guarantees(service: Opened, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
-    """Return what each version that receipts name guarantees, by its number."""
-    from streamtopic.service.inspection.facts import finite
-
-    numbers = {getattr(logged.entry, "version", 0) for logged in receipts}
-    found = service.ledger.find([f"version/{number}" for number in numbers])
-    guarantees = {}
-    for logged in found.values():
-        # The first entry of a version counts.
-        entry: Any = logged[0].entry
-        guarantees[entry.version] = finite({name: getattr(entry, name) for name in _GUARANTEE})
-    return guarantees
-
-
-def _fields(service: Opened, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return a receipt with its version's guarantee and the traces of its deletion, as JSON shows it."""
+def _fields(service: Opened, logged: Logged) -> dict[str, Any]:
+    """Return a receipt with the traces of its deletion, as JSON shows it."""
     from streamtopic.service.requests.request_door import traces_of_receipt
     from streamtopic.state.deletions import ResidueState
 
@@ -163,7 +140,6 @@ def _fields(service: Opened, logged: Logged, guarantees: dict[int, dict[str, Any
         "id": receipt.id,
         "index": logged.index,
         **dataclasses.asdict(receipt),
-        "guarantee": guarantees.get(receipt.version),
         "residue": {stage.value: at for stage, at in reached.items()},
         "erased": erased,
     }
@@ -171,8 +147,7 @@ def _fields(service: Opened, logged: Logged, guarantees: dict[int, dict[str, Any
 
 def readable(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a receipt's fields as a person reads them."""
-    shown = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
-    shown |= fields.get("guarantee") or {}
+    shown = {name: value for name, value in fields.items() if name != "residue"}
     for stage, time_ms in fields.get("residue", {}).items():
         shown[f"residue {stage}"] = "not yet" if time_ms is None else instant(time_ms, "seconds")
     return shown | {"found": "yes" if fields["found"] else "no such document"}

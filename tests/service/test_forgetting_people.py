@@ -108,8 +108,7 @@ def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, caps
     proof = str(tmp_path / "alice.tlog-proof")
     assert main(["receipt", str(request), "--proof", proof, *place]) == 0
     text = capsys.readouterr().out
-    assert "40 documents, each with a receipt of its own" in text
-    assert "and 30 more receipts" in text
+    assert "40 documents, each with a receipt of its own (--json)" in text
     key = str(service.public_key)
     assert main(["verify", proof, "--key", key, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 40

@@ -235,10 +235,11 @@ def version_in_log(service: Opened, whole: WholeLedger, version: int) -> InLog:
     # First, since nobody should use a withdrawn version, whether or not its bytes are still in the log.
     if version in withdrawn:
         raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; report on a later one")
-    if version not in whole.versions and version in known:
-        raise UsageError(f"version {version} is made but not in the log: `streamtopic status` says what is waiting")
     if version not in whole.versions:
-        raise UsageError(f"there is no version {version}: `streamtopic versions` lists them")
+        raise UsageError(
+            f"there is no version {version} in the log: `streamtopic versions` lists them, and `streamtopic status` "
+            "says what is waiting"
+        )
     sent = sent_releases(service.log, service.settings.model)
     if not refused and version not in sent and version < whole.newest:
         raise UsageError(f"version {version} was erased, as for its age (`keep_versions`): report on a later one")

@@ -84,11 +84,6 @@ class Receipts(Closing):
         self._log, self._owned = open_log(log)
         self._ledger = IndexedLedger(self._log, model, self._keys, LedgerIndex())
 
-    @property
-    def skipped(self) -> int:
-        """Number of records so far that are not part of the ledger. Anybody may have written them."""
-        return self._ledger.ledger.strays
-
     def __iter__(self) -> Iterator[Receipt]:
         """Yield all receipts of the ledger in its order, each once."""
         self._ledger.catch_up()

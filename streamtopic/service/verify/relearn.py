@@ -300,7 +300,7 @@ _SETTINGS = {
     "eps0": "theorem.base_error",
     "a": "theorem.topic_imbalance",
     "gamma": "theorem.topic_condition",
-    "p": "theorem.separability",
+    "p_sep": "theorem.separability",
 }
 
 

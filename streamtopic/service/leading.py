@@ -88,7 +88,7 @@ class Leader:
         # A compaction has just erased records, so the logs are worth a look before the next one is due.
         compacted = self._compact_log()
         with self.scheduler.leading() as lease:
-            return lease is not None and self.residue.step(whole=whole, anew=compacted)
+            return lease is not None and self.residue.step(whole=whole, again=compacted)
 
     def _compact_log(self) -> bool:
         """Compact a log in files if that is due, as Kafka does by itself; return whether it was done."""

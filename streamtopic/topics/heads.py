@@ -337,7 +337,7 @@ def rounding(phi: Float, ridge: float, w: Float) -> float:
     terms = min(m, _BLOCK) + blocks + 8
     of_features = (k + 8) * length * square / 4
     of_penalty = 4 * ridge * length
-    return _UNIT * (terms * mean + of_features + of_penalty)
+    return float(_UNIT * (terms * mean + of_features + of_penalty))
 
 
 def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) -> Solved:

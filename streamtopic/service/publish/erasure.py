@@ -73,16 +73,16 @@ class ResidueKeeper:
         self._look: Generator[None, None, dict[int, int]] | None = None
         self._next = 0.0
 
-    def step(self, *, whole: bool = False, anew: bool = False) -> bool:
+    def step(self, *, whole: bool = False, again: bool = False) -> bool:
         """Do a slice of the work as the leader; return whether marks have moved. It may be called as often as you like.
 
         whole: read the logs to their ends at once.
-        anew: begin to read them now: records were erased from them a moment ago.
+        again: begin to read them now: records were erased from them a moment ago.
 
         Raises StateMissing before all partitions are counted, ComponentUnreachable, StateError.
         """
         now = self._clock()
-        if anew:
+        if again:
             self._look = None
         elif now < self._next and self._look is None and not whole:
             return False
@@ -93,7 +93,7 @@ class ResidueKeeper:
         residue = self._store.read()
         before = deepcopy(residue)
         self._count(residue, positions)
-        self._look_through(residue, positions, whole=whole, anew=anew)
+        self._look_through(residue, positions, whole=whole, again=again)
         # In this order: Redis's file may hold all that Redis held, so its mark follows from that of the state.
         residue.move(Stage.STATE, self._free_in_state(residue, positions), self._now())
         self._rewrite(residue)
@@ -126,10 +126,10 @@ class ResidueKeeper:
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
         return cut_of(newest[0][1]) if newest and not self._state.outbox(1) else {}
 
-    def _look_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool, anew: bool) -> None:
+    def _look_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool, again: bool) -> None:
         """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
         if self._look is None:
-            due = anew or self._now() - residue.looked >= self._pause_ms
+            due = again or self._now() - residue.looked >= self._pause_ms
             if not due or not residue.behind(Stage.LOG):
                 return
             self._look = self._pass(positions)

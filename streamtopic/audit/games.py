@@ -334,7 +334,6 @@ def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
         classes=_SIZE[1],
         topics=20,
         entries=200,
-        documents=1_000,
         base_error=guarantee.tolerance,
         spectral=0.5,
         mean_x=0.2,

@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import Guarded, NoisedMatrix, add_noise, plan_noise
 from streamtopic.topics.certificate import gamma
-from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, rounding_bound
+from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix
 
 __all__ = ["HeadConstants", "head_constants", "head_sensitivity", "release_task_weights"]
 
@@ -42,7 +42,7 @@ class HeadConstants:
     """Upper bounds of the numbers that make the sensitivity. They hold for every A within D_A of the measured A.
 
     ridge: lambda.
-    documents, classes, topics: m, C, k.
+    classes, topics: C, k.
     entries: the most distinct words of a document.
     base_error: D_A.
     spectral: ||A||_2.
@@ -51,7 +51,6 @@ class HeadConstants:
     """
 
     ridge: float
-    documents: int
     classes: int
     topics: int
     entries: int
@@ -88,22 +87,6 @@ class HeadConstants:
         of_product = gamma(float(self.topics)) * (self.weights + of_features)
         return float(self.spectral * (of_features + of_product))
 
-    def check_reach(self, task: HeadTask) -> None:
-        """Raise CannotLearn if rounding may keep a head from its tolerance.
-
-        The check uses numbers that every run has alike, so that the absence of a head gives nothing away. It is four
-        times as strict as a fit, so a fit succeeds wherever this check does.
-        """
-        square = self.mean_phi_cubed ** (2 / 3)
-        floor = rounding_bound(self.documents, self.topics, self.mean_phi, square, self.ridge, self.weights)
-        # The tolerance is for all classes together, so each class is solved to its share of it.
-        reach = 4 * floor * math.sqrt(self.classes) / self.ridge
-        if reach > task.distance:
-            raise CannotLearn(
-                "head tolerance",
-                f"rounding lets the head be known to {reach:.1e}, not to {task.distance:.1e}: raise ridge or tolerance",
-            )
-
 
 def head_constants(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, base_error: float) -> HeadConstants:
     """Measure the constants of a task for an A that is within `base_error` of the exact A in Frobenius norm.
@@ -134,7 +117,6 @@ def head_constants(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, 
     spectral = bound(np.linalg.norm(A, 2), base_error)
     return HeadConstants(
         ridge=task.ridge,
-        documents=len(data),
         classes=len(data.classes),
         topics=A.shape[1],
         entries=int(np.diff(X.indptr).max()),

@@ -86,10 +86,9 @@ class Leader:
         May be repeated. Raises as ResidueKeeper.step.
         """
         # A compaction has just erased records, so the logs are worth a look before the next one is due.
-        if self._compact_log():
-            self.residue.look_again()
+        compacted = self._compact_log()
         with self.scheduler.leading() as lease:
-            return lease is not None and self.residue.step(whole=whole)
+            return lease is not None and self.residue.step(whole=whole, again=compacted)
 
     def _compact_log(self) -> bool:
         """Compact a log in files if that is due, as Kafka does by itself; return whether it was done."""

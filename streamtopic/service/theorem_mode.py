@@ -219,11 +219,7 @@ def _facts(run: Examined) -> dict[str, Any]:
     They were measured before noise, so subscribers never get them.
     """
     plan, base = run.plan, run.base
-    constants = {
-        "a": plan.constants.a,
-        "p": plan.constants.p_sep,
-        "gamma": plan.constants.gamma,
-        "eps0": plan.constants.eps0,
+    constants = asdict(plan.constants) | {
         "c": plan.c,
         "implied_c": run.implied_c,
         "m": base.documents,

@@ -45,7 +45,6 @@ __all__ = [
     "hessian",
     "minimise",
     "rounding",
-    "rounding_bound",
 ]
 
 
@@ -327,31 +326,18 @@ def hessian(phi: Float, ridge: float, w: Float) -> Float:
 
 
 def rounding(phi: Float, ridge: float, w: Float) -> float:
-    """Bound the rounding of a computed gradient. phi itself is taken as exact."""
+    """Bound the rounding of a computed gradient: u times terms times sizes. phi itself is taken as exact."""
     m, k = phi.shape
     means = np.abs(phi).mean(axis=0)
     mean = float(np.linalg.norm(means))
     square = float(np.square(phi).sum()) / m
     length = float(np.linalg.norm(w))
-    return rounding_bound(m, k, mean, square, ridge, length)
-
-
-def rounding_bound(m: int, k: int, mean: float, square: float, ridge: float, weights: float) -> float:
-    """Bound the same from sizes alone: u times terms times sizes.
-
-    m: documents.
-    k: topics of the task.
-    mean: at least || mean |phi| ||.
-    square: at least mean ||phi||^2.
-    ridge: lambda.
-    weights: at least ||w||.
-    """
     # A sum over a block, a sum over blocks, and 8 for everything around them.
     blocks = -(-m // _BLOCK)
     terms = min(m, _BLOCK) + blocks + 8
-    of_features = (k + 8) * weights * square / 4
-    of_penalty = 4 * ridge * weights
-    return _UNIT * (terms * mean + of_features + of_penalty)
+    of_features = (k + 8) * length * square / 4
+    of_penalty = 4 * ridge * length
+    return float(_UNIT * (terms * mean + of_features + of_penalty))
 
 
 def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) -> Solved:

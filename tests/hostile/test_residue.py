@@ -115,8 +115,7 @@ def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(service, clock, m
         service.settle()
         clock.ahead += 3_600
         service.settle()
-        service.leader.residue.look_again()
-        service.leader.residue.step(whole=True)
+        service.leader.residue.step(whole=True, again=True)
         assert residue(service).of(0).of(Stage.LOG).offset <= offset
     clock.ahead += 3_600
     settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)

@@ -71,22 +71,20 @@ class ResidueKeeper:
         self._store = ResidueState(state.connection, state.model)
         self._sums = CountsStore(state.connection, state.model)
         self._look: Generator[None, None, dict[int, int]] | None = None
-        self._look_again = False
         self._next = 0.0
 
-    def look_again(self) -> None:
-        """Read the logs at the next step: records were erased from them just now."""
-        self._look_again = True
-
-    def step(self, *, whole: bool = False) -> bool:
+    def step(self, *, whole: bool = False, again: bool = False) -> bool:
         """Do a slice of the work as the leader; return whether marks have moved. It may be called as often as you like.
 
         whole: read the logs to their ends at once.
+        again: begin to read them now: records were erased from them a moment ago.
 
         Raises StateMissing before all partitions are counted, ComponentUnreachable, StateError.
         """
         now = self._clock()
-        if now < self._next and self._look is None and not whole:
+        if again:
+            self._look = None
+        elif now < self._next and self._look is None and not whole:
             return False
         self._next = now + min(self._max_age / (4 * _PARTS_OF_AGE), 60.0)
         positions = self._reader.positions()
@@ -95,7 +93,7 @@ class ResidueKeeper:
         residue = self._store.read()
         before = deepcopy(residue)
         self._count(residue, positions)
-        self._look_through(residue, positions, whole=whole)
+        self._look_through(residue, positions, whole=whole, again=again)
         # In this order: Redis's file may hold all that Redis held, so its mark follows from that of the state.
         residue.move(Stage.STATE, self._free_in_state(residue, positions), self._now())
         self._rewrite(residue)
@@ -128,13 +126,12 @@ class ResidueKeeper:
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
         return cut_of(newest[0][1]) if newest and not self._state.outbox(1) else {}
 
-    def _look_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool) -> None:
+    def _look_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool, again: bool) -> None:
         """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
         if self._look is None:
-            due = self._look_again or self._now() - residue.looked >= self._pause_ms
+            due = again or self._now() - residue.looked >= self._pause_ms
             if not due or not residue.behind(Stage.LOG):
                 return
-            self._look_again = False
             self._look = self._pass(positions)
         until = time.monotonic() + _SLICE_SECONDS
         try:

@@ -179,8 +179,7 @@ class Witnesses:
     ) -> None:
         self.quorum = policy.quorum or Quorum(0)
         self.required = required
-        self._keys = policy.witnesses
-        self._addresses = policy.addresses
+        self._policy = policy
         self._seconds = seconds
         self._clock = clock
         self._asked = {name: _Asked() for name in policy.addresses}
@@ -193,9 +192,9 @@ class Witnesses:
         except OSError as error:
             raise SettingsError(f"witnesses {path}: {error.strerror}; name the file of your witnesses") from error
         found = cls(read_policy(data, str(path)), required=required)
-        if not found._addresses:
+        if not found._policy.addresses:
             raise SettingsError(f"witnesses {path}: it names no witness with an address: add its URL to its line")
-        if required and not found.quorum.met_by(found._addresses):
+        if required and not found.quorum.met_by(found._policy.addresses):
             raise SettingsError(
                 f"witnesses {path}: those with an address are too few for its quorum: pages would wait for ever"
             )
@@ -203,7 +202,7 @@ class Witnesses:
 
     def signers(self, checkpoint: str) -> frozenset[str]:
         """Return the names, as the file has them, of the witnesses who have signed a checkpoint. checkpoint: a note."""
-        return frozenset(name for name, key in self._keys.items() if cosigned(checkpoint, key))
+        return frozenset(name for name, key in self._policy.witnesses.items() if cosigned(checkpoint, key))
 
     def cosign(self, checkpoint: str, consistency: Callable[[int, int], list[bytes]]) -> str:
         """Return the checkpoint with the signatures that came in time.
@@ -246,21 +245,17 @@ class Witnesses:
                 self._note(name)
             waiting.discard(name)
         for name in () if self._enough(lines) else waiting:
-            self._note(name, self._late)
+            self._note(name, f"it has not answered within {self._seconds:g} s")
         if self.required and not self.quorum.met_by(lines):
             raise StateError(
                 f"a page of the ledger waits for its witnesses: {', '.join(sorted(lines)) or 'nobody'} of "
-                f"{', '.join(sorted(self._keys))} signed, which is not the quorum; the log says why"
+                f"{', '.join(sorted(self._policy.witnesses))} signed, which is not the quorum; the log says why"
             )
         return checkpoint + "".join(lines[name] for name in sorted(lines))
 
     def _enough(self, names: Collection[str]) -> bool:
         """Whether nobody has to be waited for. If no quorum is asked for, everybody is."""
         return self.quorum.least > 0 and self.quorum.met_by(names)
-
-    @property
-    def _late(self) -> str:
-        return f"it has not answered within {self._seconds:g} s"
 
     def _due(self) -> set[str]:
         """Return the names of those who are asked now."""
@@ -273,7 +268,7 @@ class Witnesses:
 
     def _post(self, name: str, body: str, answers: queue.SimpleQueue[tuple[str, int, str]]) -> None:
         """Answer with the name of a witness, status and text; the status is 0 if there is no answer."""
-        parts = urlsplit(self._addresses[name])
+        parts = urlsplit(self._policy.addresses[name])
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close"}
         try:
@@ -281,8 +276,6 @@ class Witnesses:
                 connection.request("POST", f"{parts.path}/add-checkpoint", body.encode(), headers)
                 response = connection.getresponse()
                 status, text = response.status, response.read(_ANSWER_BYTES).decode()
-        except TimeoutError:
-            status, text = 0, self._late
         except (OSError, http.client.HTTPException, ValueError) as error:
             status, text = 0, f"{type(error).__name__}: {error}"
         self._asked[name].busy = False
@@ -296,7 +289,7 @@ class Witnesses:
         if status == http.client.OK:
             for line in text.splitlines(keepends=True):
                 with suppress(InvalidRelease):
-                    if cosigned(checkpoint + line, self._keys[name]):
+                    if cosigned(checkpoint + line, self._policy.witnesses[name]):
                         return line
             raise InvalidRelease("its answer holds no signature that its key has made")
         if not status:

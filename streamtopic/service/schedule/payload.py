@@ -348,8 +348,6 @@ def _heads_alone(fit: TopicFit, guarded: Guarded, counted: str, ingredients: Ing
 
     def measured(task: HeadTask, documents: LabelledDocuments) -> tuple[HeadConstants, TopicHead]:
         constants = head_constants(topics, documents, task, guarded.tolerance)
-        # Rounding may keep the head from its tolerance.
-        constants.check_reach(task)
         return constants, fit_head(topics, documents, task)
 
     fitted, unfitted = _each(tasks, labelled, measured)

@@ -17,9 +17,8 @@ Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
     deletion_requests   requests for deletions, until their receipts are there
 Below all
-    connection          the only module that speaks to Redis, with guarded writes (`lua/change.lua`)
+    connection          the only module that speaks to Redis: names of keys, guarded writes (`lua/change.lua`)
     redis_servers       a server, a cluster, or sentinels
-    redis_keys          the name of everything in Redis
 """
 
 from streamtopic.state.connection import AlreadyApplied, Applied, Connection, Outcome, Stale

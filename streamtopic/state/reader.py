@@ -16,7 +16,7 @@ import numpy as np
 from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64, Mask
 from streamtopic.errors import NegativeCounts, StateCorrupt
-from streamtopic.state.connection import Codec, Connection
+from streamtopic.state.connection import Codec, Connection, ModelKeys
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
@@ -30,7 +30,6 @@ from streamtopic.state.meta import (
     read_statistics,
     require_keys,
 )
-from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["BaseDocuments", "Reader", "RemainingBase", "remaining_noted"]
 

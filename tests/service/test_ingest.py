@@ -11,7 +11,7 @@ from streamtopic.documents.events import encode_add, encode_delete, encode_heart
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.monitoring.metrics import RECORDS
 from streamtopic.state import ForgetKind, Reader
-from streamtopic.state.redis_keys import BUCKETS
+from streamtopic.state.connection import BUCKETS
 from streamtopic.streams import FileLog, Message, partition_of
 
 

@@ -17,7 +17,7 @@ from streamtopic.settings import load
 from streamtopic.signed import Alive, new_secret
 from streamtopic.state import Connection
 from streamtopic.state import __file__ as state_room
-from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
+from streamtopic.state.connection import ModelKeys, PartitionKeys
 
 MODEL = "one"
 OWN = ModelKeys(MODEL).partition(0)

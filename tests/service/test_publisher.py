@@ -26,9 +26,9 @@ from streamtopic.signed import (
     to_messages,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletions import LinkKeys, Marks, Residue, ResidueState, Stage, Traces
 from streamtopic.state.model_state import ModelSettings
-from streamtopic.state.redis_keys import ModelKeys
 
 SECRET = b"s" * 32
 

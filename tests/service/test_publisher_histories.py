@@ -37,7 +37,7 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelSettings, ModelState
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from streamtopic.streams import Message, TopicNames
 from whole_tree import Tree
 

@@ -35,7 +35,7 @@ from streamtopic.state.partition_writer import (
     PartitionWriter,
     PreparedBatch,
 )
-from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
+from streamtopic.state.reader import Reader, RemainingBase
 from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments
 from streamtopic.words.lexicon import Lexicon
 
@@ -46,7 +46,6 @@ __all__ = [
     "AddedDocuments",
     "AlreadyApplied",
     "Applied",
-    "BaseDocuments",
     "ChangedDocuments",
     "Changes",
     "Connection",

@@ -18,7 +18,6 @@ from state_reference import LiveDocuments, as_words, difference, plain
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.state import (
-    BaseDocuments,
     CutGone,
     Reader,
     RemainingBase,
@@ -64,7 +63,6 @@ class StoreMachine(RuleBasedStateMachine):
     def lead(self):
         """Begin as a leader that knows nothing yet."""
         self.reader = Reader(self.connection, self.model, self.world.partitions)
-        self.base = BaseDocuments(self.reader, self.model)
 
     def send(self, name, message, content):
         """Append a record. content: (counts, labels, subjects) of an add, None for all that ends the document."""
@@ -285,13 +283,12 @@ class StoreMachine(RuleBasedStateMachine):
             assert have == {name.encode() for (_, name), (*_, people) in live.items() if person in people}
 
     def base_is_followed(self, live):
-        """What is left of the base is what the log says, for a leader that follows and for one that begins."""
+        """What is left of the base is what the log says."""
         if self.start is None:
             return
         positions = self.reader.positions()
         left = sum(offset < self.start.offsets[p] for (p, _), (offset, *_) in live.items())
-        for base in (self.base, BaseDocuments(self.reader, self.model)):
-            assert base.left(self.version, self.start, positions).documents == left
+        assert self.reader.left(self.version, self.start, positions).documents == left
 
 
 # No pair of any word, where pairs are not looked at.

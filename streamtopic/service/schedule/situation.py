@@ -19,7 +19,7 @@ from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Situation, Wait
 from streamtopic.service.schedule.modeller import Base, Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import BaseDocuments, Forget, Meta, ModelState, Reader, RemainingBase
+from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 from streamtopic.state.model_state import NEWEST
 
@@ -103,7 +103,6 @@ class SituationReader:
         self._reader = reader
         self._state = state
         self._mode = mode
-        self._base_documents = BaseDocuments(reader, state.model)
         self._settings = settings
         self._clock = clock
         self._ticks = ticks
@@ -187,7 +186,7 @@ class SituationReader:
 
     def left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return the documents of a base model that are left at some positions, or a moment before."""
-        return self._base_documents.left(base.version, base.start, positions)
+        return self._reader.left(base.version, base.start, positions)
 
     def spent(self, base: int, scale: float, slack: float = 0.0) -> float:
         """Return the cumulative epsilon of all versions of a base model and of one more.

@@ -122,7 +122,8 @@ class History:
         messages = to_messages(envelope.version, data)
         gone = tombstones(known, 1) if known else []
         record = release_record(envelope, chunks=len(messages), reason="a test")
-        self.state.stage(lease, envelope.version, release=record, records=[*messages, *gone])
+        records = [*messages, *gone]
+        self.state.stage(lease, envelope.version, before=known, release=record, records=records)
 
     def made(self, version):
         """The bytes and the facts of a version; the one before is withdrawn."""

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import BUCKETS, Connection, PartitionKeys
 from streamtopic.state.meta import read_meta
-from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 
 __all__ = ["Sizes", "measure"]
 

@@ -18,9 +18,8 @@ Of a model, besides its partitions
     stored_counts       the co-occurrence counts of the working vocabulary
     deletion_requests   requests for deletions, until their receipts are there
 Below all
-    connection          the only module that speaks to Redis, with guarded writes (`lua/change.lua`)
+    connection          the only module that speaks to Redis: names of keys, guarded writes (`lua/change.lua`)
     redis_servers       a server, a cluster, or sentinels
-    redis_keys          the name of everything in Redis
 """
 
 from streamtopic.state.connection import AlreadyApplied, Applied, Connection, Outcome, Stale
@@ -37,7 +36,7 @@ from streamtopic.state.partition_writer import (
     PartitionWriter,
     PreparedBatch,
 )
-from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
+from streamtopic.state.reader import Reader, RemainingBase
 from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments
 from streamtopic.words.lexicon import Lexicon
 
@@ -49,7 +48,6 @@ __all__ = [
     "AlreadyApplied",
     "Applied",
     "Base",
-    "BaseDocuments",
     "ChangedDocuments",
     "Changes",
     "Connection",

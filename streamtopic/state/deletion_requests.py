@@ -21,9 +21,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamtopic.errors import UsageError
-from streamtopic.state.connection import Check, Codec, Command, Connection, Outcome
+from streamtopic.state.connection import Check, Codec, Command, Connection, ModelKeys, Outcome
 from streamtopic.state.model_state import Lease
-from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = [
     "MOST_OPEN",

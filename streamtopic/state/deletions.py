@@ -19,9 +19,8 @@ from enum import StrEnum
 
 from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt
-from streamtopic.state.connection import Codec, Command, Connection
+from streamtopic.state.connection import Codec, Command, Connection, ModelKeys, PartitionKeys
 from streamtopic.state.meta import require_keys
-from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 
 __all__ = [
     "Forget",

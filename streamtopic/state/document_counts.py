@@ -30,7 +30,7 @@ from streamtopic.counts import (
 )
 from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, places
 from streamtopic.errors import CountsOverflow
-from streamtopic.state.connection import READ_BUCKETS, Connection
+from streamtopic.state.connection import BUCKETS, READ_BUCKETS, Connection, PartitionKeys
 from streamtopic.state.document_records import (
     EVERY_OFFSET,
     DecodedRecords,
@@ -40,7 +40,6 @@ from streamtopic.state.document_records import (
     unpack_names,
 )
 from streamtopic.state.meta import METAS, ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
-from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.words.lexicon import Lexicon, word_text
 
 __all__ = [

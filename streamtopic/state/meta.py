@@ -27,9 +27,8 @@ from streamtopic.counts import Weighting
 from streamtopic.counts.arrays import Int64
 from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMissing
-from streamtopic.state.connection import Codec, Command, Connection
+from streamtopic.state.connection import BUCKETS, Codec, Command, Connection, ModelKeys, PartitionKeys
 from streamtopic.state.document_records import Records
-from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 
 __all__ = [
     "CHANGES",

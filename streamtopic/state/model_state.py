@@ -16,12 +16,15 @@ import msgpack
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.state.connection import (
     ACQUIRE_LEASE,
+    BUCKETS,
     AlreadyApplied,
     Check,
     Codec,
     Command,
     Connection,
+    ModelKeys,
     Outcome,
+    PartitionKeys,
     Stale,
 )
 from streamtopic.state.deletions import Forgets
@@ -36,7 +39,6 @@ from streamtopic.state.meta import (
     stored_settings,
 )
 from streamtopic.state.reader import RemainingBase
-from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
 
 __all__ = [

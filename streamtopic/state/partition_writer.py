@@ -18,7 +18,18 @@ import numpy as np
 from streamtopic.counts import DocumentBatch
 from streamtopic.counts.arrays import Int32
 from streamtopic.errors import StateCorrupt, StateError, TakenOver
-from streamtopic.state.connection import READ_DOCUMENTS, Applied, Check, Command, Connection, Outcome, Stale
+from streamtopic.state.connection import (
+    BUCKETS,
+    READ_DOCUMENTS,
+    Applied,
+    Check,
+    Command,
+    Connection,
+    ModelKeys,
+    Outcome,
+    PartitionKeys,
+    Stale,
+)
 from streamtopic.state.deletions import Forget, Forgets
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
 from streamtopic.state.meta import (
@@ -39,7 +50,6 @@ from streamtopic.state.meta import (
     read_statistics,
     require_keys,
 )
-from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments, Vocabulary
 from streamtopic.words.lexicon import Lexicon
 

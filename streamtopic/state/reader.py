@@ -16,7 +16,7 @@ import numpy as np
 from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64, Mask
 from streamtopic.errors import NegativeCounts, StateCorrupt
-from streamtopic.state.connection import Codec, Connection
+from streamtopic.state.connection import Codec, Connection, ModelKeys
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
@@ -30,12 +30,49 @@ from streamtopic.state.meta import (
     read_statistics,
     require_keys,
 )
-from streamtopic.state.redis_keys import ModelKeys
 
-__all__ = ["BaseDocuments", "Reader", "RemainingBase", "remaining_noted"]
+__all__ = ["Reader", "RemainingBase", "remaining_noted"]
 
 T = TypeVar("T")
 _ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingBase:
+    """The documents of a base model that are live at a moment of all partitions.
+
+    offsets: partition to the first offset that was not counted then.
+    places: partition to the moment.
+    documents: how many there are.
+    """
+
+    offsets: Mapping[int, int]
+    places: Mapping[int, Place]
+    documents: int
+
+    @classmethod
+    def at(cls, positions: Mapping[int, Meta], documents: int) -> "RemainingBase":
+        """Return what there is at these positions. documents: how many."""
+        offsets = {partition: meta.next_offset for partition, meta in positions.items()}
+        places = {partition: meta.place for partition, meta in positions.items()}
+        return cls(offsets, places, documents)
+
+
+# With the version that the base model was published as.
+_NOTED = Codec(tuple[int, RemainingBase], "what is left of the base model cannot be read")
+
+
+def remaining_noted(connection: Connection, model: str, version: int, start: RemainingBase) -> RemainingBase:
+    """Return what is left of a base model as the leader noted it last, usually a moment ago.
+
+    version: that the base model was published as.
+    start: the documents that it was learned from: what is left if there is no note yet.
+    """
+    packed = connection.call("HGET", ModelKeys(model).named("base"), "left")
+    with suppress(StateCorrupt):
+        of, left = _NOTED.unpack(packed or b"")
+        return left if of == version else start
+    return start
 
 
 class Reader:
@@ -46,7 +83,8 @@ class Reader:
 
     def __init__(self, connection: Connection, model: str, partitions: int) -> None:
         self.connection = connection
-        self._keys = [ModelKeys(model).partition(p) for p in range(partitions)]
+        self._model = ModelKeys(model)
+        self._keys = [self._model.partition(p) for p in range(partitions)]
         self._table = WordTable(partitions)
         self._last: DocumentCounts | None = None
 
@@ -107,6 +145,38 @@ class Reader:
             with suppress(CutGone):
                 return use(self.counts(before=before))
         return use(self.counts(before=before))
+
+    def left(self, version: int, start: RemainingBase, positions: Mapping[int, Meta]) -> RemainingBase:
+        """Return what is left of a base model at these positions, and note it for others: the leading scheduler does.
+
+        version: that the base model was published as.
+        start: the documents that it was learned from.
+
+        Raises CutGone if documents change faster than they can be read, StateCorrupt, ComponentUnreachable.
+        """
+        known = remaining_noted(self.connection, self._model.model, version, start)
+        try:
+            change = sum(self._change(start, known, partition, meta) for partition, meta in positions.items())
+            documents = known.documents + change
+        except CutGone:
+            documents = self.counts(before=start.offsets, at=positions).documents
+        found = RemainingBase.at(positions, documents)
+        if found != known:
+            self.connection.call("HSET", self._model.named("base"), "left", _NOTED.pack((version, found)))
+        return found
+
+    def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: Meta) -> int:
+        """Return by how many the base's documents of a partition have changed since a moment. Raises CutGone."""
+        if partition not in known.places:
+            raise CutGone(f"nothing is known of partition {partition}")
+        keys = self._keys[partition]
+        before = start.offsets.get(partition, 0)
+        found = 0
+        for _, change in read_changes(self.connection, keys, known.places[partition], meta.place):
+            # One whose subjects change goes, and comes back under the offset that it had.
+            found += sum(record_offset(record) < before for record in change.came)
+            found -= sum(record_offset(record) < before for record in change.went)
+        return found
 
     def _cuts(self, at: Mapping[int, Meta] | None) -> list[PartitionCut]:
         """Return the present cut, or that of these positions."""
@@ -200,83 +270,4 @@ class Reader:
         """Return the word statistics of a partition, and take up its words."""
         found = read_statistics(self.connection, cut.keys)
         self._table.learn(cut.partition, dict(zip(found.words, found.ids.tolist(), strict=True)))
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class RemainingBase:
-    """The documents of a base model that are live at a moment of all partitions.
-
-    offsets: partition to the first offset that was not counted then.
-    places: partition to the moment.
-    documents: how many there are.
-    """
-
-    offsets: Mapping[int, int]
-    places: Mapping[int, Place]
-    documents: int
-
-    @classmethod
-    def at(cls, positions: Mapping[int, Meta], documents: int) -> "RemainingBase":
-        """Return what there is at these positions. documents: how many."""
-        offsets = {partition: meta.next_offset for partition, meta in positions.items()}
-        places = {partition: meta.place for partition, meta in positions.items()}
-        return cls(offsets, places, documents)
-
-
-# With the version that the base model was published as.
-_NOTED = Codec(tuple[int, RemainingBase], "what is left of the base model cannot be read")
-
-
-def remaining_noted(connection: Connection, model: str, version: int, start: RemainingBase) -> RemainingBase:
-    """Return what is left of a base model as the leader noted it last, usually a moment ago.
-
-    version: that the base model was published as.
-    start: the documents that it was learned from: what is left if there is no note yet.
-    """
-    packed = connection.call("HGET", ModelKeys(model).named("base"), "left")
-    with suppress(StateCorrupt):
-        of, left = _NOTED.unpack(packed or b"")
-        return left if of == version else start
-    return start
-
-
-class BaseDocuments:
-    """Keeps count of the base model's documents that are left. Only the leading scheduler does."""
-
-    def __init__(self, reader: Reader, model: str) -> None:
-        self._reader = reader
-        self._keys = ModelKeys(model)
-
-    def left(self, version: int, start: RemainingBase, positions: Mapping[int, Meta]) -> RemainingBase:
-        """Return what is left at these positions, and note it for others.
-
-        version: that the base model was published as.
-        start: the documents that it was learned from.
-
-        Raises CutGone if documents change faster than they can be read, StateCorrupt, ComponentUnreachable.
-        """
-        connection = self._reader.connection
-        known = remaining_noted(connection, self._keys.model, version, start)
-        try:
-            change = sum(self._change(start, known, partition, meta) for partition, meta in positions.items())
-            documents = known.documents + change
-        except CutGone:
-            documents = self._reader.counts(before=start.offsets, at=positions).documents
-        found = RemainingBase.at(positions, documents)
-        if found != known:
-            connection.call("HSET", self._keys.named("base"), "left", _NOTED.pack((version, found)))
-        return found
-
-    def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: Meta) -> int:
-        """Return by how many the base's documents of a partition have changed since a moment. Raises CutGone."""
-        if partition not in known.places:
-            raise CutGone(f"nothing is known of partition {partition}")
-        keys = self._keys.partition(partition)
-        before = start.offsets.get(partition, 0)
-        found = 0
-        for _, change in read_changes(self._reader.connection, keys, known.places[partition], meta.place):
-            # One whose subjects change goes, and comes back under the offset that it had.
-            found += sum(record_offset(record) < before for record in change.came)
-            found -= sum(record_offset(record) < before for record in change.went)
         return found

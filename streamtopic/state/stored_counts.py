@@ -17,11 +17,10 @@ import numpy as np
 from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
-from streamtopic.state.connection import Applied, Codec, Command, Connection, Outcome, Stale
+from streamtopic.state.connection import Applied, Codec, Command, Connection, ModelKeys, Outcome, Stale
 from streamtopic.state.document_counts import DocumentCounts, changed_documents
 from streamtopic.state.meta import Place, pack_numbers, unpack_numbers
 from streamtopic.state.model_state import Lease
-from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["CountsStore", "StoredCounts", "SummedCounts"]
 

@@ -10,7 +10,7 @@ from campaign.server import RedisServer, ShardedRedis
 from servers.kafka_broker import KafkaBroker
 from servers.ports import quiet_port
 from streamtopic.signed import PublicKey
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from streamtopic.streams import TopicNames
 
 MODEL = "faults"

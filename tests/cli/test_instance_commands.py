@@ -17,7 +17,7 @@ from crashes import skip_records
 from streamtopic.client import DocumentProducer
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from waiting import PATIENCE, until
 
 

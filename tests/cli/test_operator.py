@@ -11,7 +11,7 @@ from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from streamtopic.streams import FileLog, Message
 
 

@@ -15,8 +15,8 @@ from streamtopic.documents.events import encode_add
 from streamtopic.service.schedule.decide import Wait
 from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletion_requests import RequestState
-from streamtopic.state.redis_keys import ModelKeys
 
 CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 3}
 WORDS = [f"w{number}" for number in range(24)]

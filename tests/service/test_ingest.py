@@ -12,8 +12,8 @@ from streamtopic.documents.events import encode_add, encode_delete, encode_heart
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.monitoring.metrics import RECORDS
 from streamtopic.state import ForgetKind, Reader, SubjectIndex, partition_writer
+from streamtopic.state.connection import BUCKETS
 from streamtopic.state.model_state import remove_partition
-from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.streams import FileLog, Message, partition_of
 
 

@@ -16,7 +16,7 @@ from streamtopic.service.publish import ledger_writer
 from streamtopic.signed import Alive, new_secret
 from streamtopic.state import Connection
 from streamtopic.state import __file__ as state_room
-from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
+from streamtopic.state.connection import ModelKeys, PartitionKeys
 
 MODEL = "one"
 OWN = ModelKeys(MODEL).partition(0)

@@ -18,7 +18,7 @@ from streamtopic.service.processes import Leading, run_part
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings, load
 from streamtopic.signed import Alive, Receipt
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from waiting import PATIENCE, until
 
 

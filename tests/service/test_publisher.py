@@ -26,9 +26,9 @@ from streamtopic.signed import (
     to_messages,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletions import LinkKeys, Marks, Residue, ResidueState, Stage, Traces
 from streamtopic.state.model_state import ModelSettings
-from streamtopic.state.redis_keys import ModelKeys
 
 SECRET = b"s" * 32
 
@@ -65,7 +65,8 @@ class PublishingWorld(World):
         chunks = to_messages(version, data)
         records = [*chunks, *erasures(self.state.releases(), envelope.withdrawn)]
         record = release_record(envelope, chunks=len(chunks), reason="asked for")
-        self.state.stage(self.state.acquire("leader", 60_000), version, release=record, records=records)
+        lease = self.state.acquire("leader", 60_000)
+        self.state.stage(lease, version, before=version - 1, release=record, records=records)
         return envelope
 
     def publish(self, publisher=None):

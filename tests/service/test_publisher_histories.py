@@ -38,7 +38,7 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelSettings, ModelState
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from streamtopic.streams import Message, TopicNames
 from whole_tree import Tree
 
@@ -125,7 +125,8 @@ class History:
         messages = to_messages(envelope.version, data)
         gone = tombstones(known, 1) if known else []
         record = release_record(envelope, chunks=len(messages), reason="a test")
-        self.state.stage(lease, envelope.version, release=record, records=[*messages, *gone])
+        records = [*messages, *gone]
+        self.state.stage(lease, envelope.version, before=known, release=record, records=records)
 
     def made(self, version):
         """The bytes and the facts of a version; the one before is withdrawn."""

@@ -9,8 +9,8 @@ from streamtopic.service.upkeep import rebuild_state as module
 from streamtopic.service.upkeep.rebuild_state import present
 from streamtopic.settings import load
 from streamtopic.state import ForgetKind
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.model_state import leader
-from streamtopic.state.redis_keys import ModelKeys
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from streamtopic.documents.events import encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.service.requests.request_mover import _is_done
 from streamtopic.signed import Logged
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
-from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import partition_of
 
 IDS = [document.id for document in documents()]

@@ -21,7 +21,6 @@ from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.service.schedule.scheduler import counts_are_due, fold_counts
 from streamtopic.state import (
-    BaseDocuments,
     CutGone,
     ModelSettings,
     ModelState,
@@ -72,7 +71,6 @@ class StoreMachine(RuleBasedStateMachine):
         """Begin as a leader that knows nothing yet."""
         self.reader = Reader(self.connection, self.model, self.world.partitions)
         self.store = CountsStore(self.connection, self.model)
-        self.base = BaseDocuments(self.reader, self.model)
 
     def send(self, name, message, content):
         """Append a record. content: (counts, labels, subjects) of an add, None for all that ends the document."""
@@ -319,13 +317,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert plain_counts(summed.upper(), words) == plain_counts(found.symmetric(keep).upper(), words)
 
     def base_is_followed(self, live):
-        """What is left of the base is what the log says, for a leader that follows and for one that begins."""
+        """What is left of the base is what the log says."""
         if self.start is None:
             return
         positions = self.reader.positions()
         left = sum(offset < self.start.offsets[p] for (p, _), (offset, *_) in live.items())
-        for base in (self.base, BaseDocuments(self.reader, self.model)):
-            assert base.left(self.version, self.start, positions).documents == left
+        assert self.reader.left(self.version, self.start, positions).documents == left
 
 
 # No pair of any word, where pairs are not looked at.

@@ -11,8 +11,8 @@ from added_documents import added_documents
 from plain_counts import all_counts
 from streamtopic.errors import CountsOverflow, StateCorrupt
 from streamtopic.state import Applied, Changes, Reader, document_counts
+from streamtopic.state.connection import BUCKETS
 from streamtopic.state.document_counts import read_documents, sample_words
-from streamtopic.state.redis_keys import BUCKETS
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
 

@@ -14,7 +14,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.service.verify import passed
 from streamtopic.state import Applied, Connection
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys
 from waiting import until
 
 pytestmark = pytest.mark.slow

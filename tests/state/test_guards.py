@@ -18,9 +18,8 @@ from streamtopic.state import (
     Reader,
     Stale,
 )
-from streamtopic.state.connection import CHANGE
+from streamtopic.state.connection import CHANGE, ModelKeys
 from streamtopic.state.deletions import Forget, ForgetKind
-from streamtopic.state.redis_keys import ModelKeys
 
 TAKEN_OVER = Stale("another writer took the partition over, or the state is gone")
 OTHER_HISTORY = Stale("the state has another history")

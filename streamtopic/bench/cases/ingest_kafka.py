@@ -87,7 +87,7 @@ def _kernel(batch: DocumentBatch) -> float:
 
 
 def _record_bytes(feed: Feed) -> float:
-    from streamtopic.state.redis_keys import ModelKeys
+    from streamtopic.state.connection import ModelKeys
 
     keys = ModelKeys(feed.names.model).partition(0)
     records = [value for bucket in range(8) for value in feed.connection.call("HVALS", keys.documents(bucket))]

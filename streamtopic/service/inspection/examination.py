@@ -35,9 +35,9 @@ from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
 from streamtopic.state import ModelState
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.meta import require_keys
-from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:

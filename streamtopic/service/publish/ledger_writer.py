@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError, StateError, StateMismatch
 from streamtopic.signed import Envelope, IndexedLedger, LedgerIndex, line_of, page_record, parse_line
-from streamtopic.state.connection import Stale
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.connection import ModelKeys, Stale
 from streamtopic.streams import Message, TopicNames
 
 if TYPE_CHECKING:

@@ -252,7 +252,7 @@ class RequestMover:
         unknown = [one.id for one in requests if one.subjects and not one.found and one.id in self._wanted]
         named = {name: self._wanted[name][0].subjects for name in unknown}
         live = self._index.count(chain.from_iterable(named.values()))
-        present = {name: sum(live[subject] for subject in subjects) for name, subjects in named.items()}
+        present = {name: sum(map(live.__getitem__, subjects)) for name, subjects in named.items()}
         return {one.id: one.documents or one.found or present.get(one.id, 0) for one in requests}
 
     def _send(self, lease: Lease, request: DeletionRequest) -> tuple[Movement, ...]:

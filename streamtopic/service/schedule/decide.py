@@ -18,7 +18,7 @@ from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.schedule.modeller import Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import Base, BaseDocuments, Forget, Meta, ModelState, Reader, RemainingBase
+from streamtopic.state import Base, Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 from streamtopic.state.model_state import NEWEST
 
@@ -317,7 +317,6 @@ class SituationReader:
         self._reader = reader
         self._state = state
         self._mode = mode
-        self._base_documents = BaseDocuments(reader, state.model)
         self._settings = settings
         self._clock = clock
         self._ticks = ticks
@@ -396,7 +395,7 @@ class SituationReader:
 
     def left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return the documents of a base model that are left at some positions, or a moment before."""
-        return self._base_documents.left(base.version, base.start, positions)
+        return self._reader.left(base.version, base.start, positions)
 
     def spent(self, base: int, scale: float, slack: float = 0.0) -> float:
         """Return the cumulative epsilon of all versions of a base model and of one more.

@@ -10,11 +10,11 @@ from streamtopic.errors import InvalidRelease, StateError, UsageError
 from streamtopic.security.private_files import new_file
 from streamtopic.service.instance import REDIS, signing_key
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
+from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.meta import stored_settings
 from streamtopic.state.model_state import counted_documents, hold_lease, leader, remove_model
-from streamtopic.state.redis_keys import ModelKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,7 @@
 The counts, the weights D^2 and the sets of super-anchors are exact, and so is the model A* that they define. Everything
 between those and the array A is covered here. docs/proof.md, "The certificate is a theorem", has the derivation:
 
-    row_bounds       ||c_i - c_i*||_2 for every word, and the topics that provably have no part in a row
+    row_bounds       ||c_i - c_i*||_2 for every word
     certify          the same for A: errors of rows, weighted by masses, over the masses of topics
     topic_columns    A itself, with sums that lose two units whatever the number of words
 
@@ -24,8 +24,8 @@ from typing import TypeVar
 import numpy as np
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Float, Mask
-from streamtopic.topics.reproducible import chunks, each_span, product
+from streamtopic.counts.arrays import Float
+from streamtopic.topics.reproducible import product
 
 __all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
 
@@ -34,8 +34,6 @@ _T = TypeVar("_T", float, Float)
 UNIT = 2.0**-53
 """The largest relative error of one operation, u."""
 
-# Rows of one task, whose sums over words are kept apart: the bits of the sums do not depend on the number of threads.
-_CHUNK = 1024
 # Two points of the simplex are never farther apart; the double is above the exact root.
 _APART = float(np.sqrt(2.0))
 
@@ -96,70 +94,67 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBounds:
-    """Bounds of rows, and their sums over words.
+    """Bounds of rows.
 
     errors: (n,) bounds e_i of ||c_i - c_i*||_2.
     from_products: (n,) the part of them that errors of B alone would make.
-    first: (r,) sums of p_i e_i over the words that may have a part in a topic.
-    second: (r,) sums of (p_i e_i)^2 over the same words.
     """
 
     errors: Float
     from_products: Float
-    first: Float
-    second: Float
 
 
-def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float) -> RowBounds:
-    """Bound every row's distance to its exact optimum.
+@np.errstate(all="ignore")
+def row_bounds(C: Float, B: Float, G: Float, known: Known) -> RowBounds:
+    """Bound every row's distance to its exact optimum. docs/proof.md derives each step.
 
     C: (n, r) the rows.
     B: (n, r) the linear part of each row's problem, as computed.
     G: (r, r) the quadratic part of all rows' problems, as computed.
     known: bounds on the errors of B and G.
-    p: (n,) word masses.
 
-    A row that is not a point of the simplex within a factor of two has the bound sqrt 2. A row with an entry that is
-    negative or not a number has the bound infinity.
-    Cost: n r times the topics of a support.
+    A row of sum below 1/2 has the bound sqrt 2. One of sum above 2, or with an entry that is negative or not a number,
+    has the bound infinity.
+    Cost: n r^2.
     """
-    n, r = C.shape
-    errors = np.empty(n)
-    own = np.empty(n)
-    spans = chunks(n, _CHUNK)
-    firsts = np.zeros((len(spans), r))
-    seconds = np.zeros((len(spans), r))
-    given = known.relative, known.absolute, known.scale, known.gram, known.least
-    reach = _reach(G, known.gram)
-    same = C, B, np.ascontiguousarray(G), *given, reach, p, errors, own
-    # Sums of its own for each chunk, so that they do not depend on the threads.
-    parts = [(firsts[j], seconds[j], *span, *_memory(r)) for j, span in enumerate(spans)]
-    each_span(_row_bounds, same, parts)
-    first = outward(_column_sums(firsts), n + 8)
-    second = outward(_column_sums(seconds), n + 16)
-    return RowBounds(errors, own, first, second)
+    # Above the rounding of these very lines: no term goes through more than r + 40 operations.
+    up = 1.0 + 2.0 * (len(G) + 40.0) * UNIT
+    held = C > 0.0
+    size = np.count_nonzero(held, axis=1)
+    total = _row_sums(C)
+    # The row represents the point of the simplex in its direction, at most `off` away.
+    off = (np.abs(total - 1.0) + size * UNIT * total) * up
+    rounded = (size + 2.0) * UNIT
+    drift = known.gram + off / total * up
+    of_products = rounded / (1.0 - rounded) + drift * (1.0 + 2.0 * rounded + 2.0 * known.gram)
+    met = product(C, np.ascontiguousarray(G))
+    gradient = met - B
+    doubt_B = np.abs(B) * known.relative[:, None] + known.absolute[:, None] * known.scale
+    doubt = (met * of_products[:, None] + doubt_B + UNIT * np.abs(gradient)) * up
+    level = _row_sums(np.where(held, gradient, 0.0)) / size
+    above = gradient - level[:, None]
+    # Off the support a gradient above the level is as it should be: only one below it counts.
+    residual = np.where(held, doubt + np.abs(above), np.maximum(0.0, doubt - above))
+    errors = (_distances(residual, known.least, up) + off) * up
+    from_products = _distances(doubt_B, known.least, up)
+    # Only the signs of other rows are known: those that are short are within sqrt 2 of every point of the simplex.
+    positive = (C >= 0.0).all(axis=1)
+    otherwise = np.where(positive & (total < 0.5), _APART, np.inf)
+    is_row = positive & (total >= 0.5) & (total <= 2.0)
+    return RowBounds(np.where(is_row, errors, otherwise), np.where(is_row, from_products, _APART))
 
 
-def _memory(r: int) -> tuple[Float, Float, Float, Float, Mask]:
-    """Return what `_row_bounds` writes to on its way: product, gradient, doubt, doubt_B, possible."""
-    product, gradient, doubt, doubt_B = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
-    possible = np.empty(r, np.bool_)
-    return product, gradient, doubt, doubt_B, possible
+def _distances(residual: Float, least: float, up: float) -> Float:
+    """Return how far rows with these residuals (n, r) can be from their optima, (n,). least: as in Known."""
+    if not least > 0.0:
+        return np.full(len(residual), _APART)
+    lengths = np.sqrt(_row_sums(residual * residual))
+    return np.minimum(lengths / least * up, _APART)
 
 
-def _reach(G: Float, relative: float) -> Float:
-    """Bound the product of each row of G* with a difference of length 1 between two points of the simplex, (r,).
-
-    relative: bound on the relative error of the entries of G.
-    """
-    # Entries of such a difference sum to 0, so the row's mean does not count.
-    # G is symmetric to the bit, so its columns are its rows.
-    means = _column_sums(G) / len(G)
-    apart = G - means
-    centred = np.sqrt(_column_sums(apart * apart))
-    lengths = np.sqrt(_column_sums(G * G))
-    lost = (relative + 8 * UNIT) * lengths
-    return np.asarray(outward(centred + lost, len(G) + 16))
+def _row_sums(values: Float) -> Float:
+    """Return the sums of rows (n, k), (n,), in the order of columns."""
+    return np.asarray(product(values, np.ones((values.shape[1], 1)))[:, 0])
 
 
 def _column_sums(values: Float) -> Float:
@@ -176,7 +171,7 @@ def _length(values: Float) -> float:
 def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
     """Map row bounds on C to a bound on ||A - A*||_F.
 
-    rows: bounds of rows, made with p.
+    rows: bounds of rows.
     p: (n,) word masses.
     A: (n, r) columns, as `topic_columns` returns them.
     z: (r,) topic masses, as `topic_columns` returns them.
@@ -190,28 +185,14 @@ def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
     worst = outward(math.sqrt(2.0 * r), n + 8)
     lengths = outward(np.sqrt(_column_sums(A * A)), n + _COLUMN_ROUNDINGS)
     masses = z * (1.0 - 2 * _SUM_ROUNDINGS * UNIT)
-    columns_apart = _columns_apart(rows, lengths, masses)
-    column_by_column = _length(columns_apart)
-    all_at_once = _all_apart(rows.errors, p, lengths, masses)
+    apart = _distance(rows.errors, p, lengths, masses)
     own_rounding = gamma(_COLUMN_ROUNDINGS) * _length(lengths)
-    # Both are bounds. The first knows which words have a part in a topic, the second does not add up columns.
-    apart = min(column_by_column, all_at_once)
     bound = outward(apart + own_rounding, r + 16)
-    from_products = _all_apart(rows.from_products, p, lengths, masses)
+    from_products = _distance(rows.from_products, p, lengths, masses)
     return Certificate(min(bound, worst), min(from_products, worst))
 
 
-def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
-    """Bound the distance of each column of A from the exact one, (r,)."""
-    left = masses - rows.first
-    apart = np.sqrt(rows.second) + lengths * rows.first
-    known = left > 0
-    # A topic whose mass may be 0 can be anywhere on the simplex.
-    bounds = apart / np.where(known, left, 1.0)
-    return np.where(known, np.minimum(bounds, _APART), _APART)
-
-
-def _all_apart(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
+def _distance(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
     """Bound ||A - A*||_F from bounds of rows: infinite if a topic may have lost all its mass."""
     weighted = p * errors
     first = outward(math.fsum(weighted), 8)
@@ -251,128 +232,3 @@ def _joint(C: Float, p: Float, out: Float, z: Float, lost: Float) -> None:
             z[k] = total
     for k in range(len(z)):
         z[k] += lost[k]
-
-
-@kernel
-def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inlines no closures
-    C: Float, B: Float, G: Float, relative: Float, absolute: Float, scale: Float, gram: float, least: float,
-    reach: Float, p: Float, errors: Float, own: Float, first: Float, second: Float, start: int, stop: int,
-    product: Float, gradient: Float, doubt: Float, doubt_B: Float, possible: Mask,
-) -> None:  # fmt: skip
-    """Set errors[i] and own[i] for rows start ... stop - 1, and add to the sums of their chunk.
-
-    docs/proof.md derives each step.
-    relative, absolute, scale, gram, least: as in Known.
-    reach: (r,) as `_reach` gives it.
-    errors, own: (n,) errors and from_products of RowBounds.
-    first, second: (r,) sums of this chunk.
-    product, gradient, doubt, doubt_B, possible: memory of this chunk, (r,), for what is known of a row's topics.
-    """
-    unit = 2.0**-53
-    r = len(G)
-    # Above the rounding of these very lines: no term goes through more than r + 40 operations.
-    up = 1.0 + 2.0 * (r + 40.0) * unit
-    for i in range(start, stop):
-        size = 0
-        total = 0.0
-        worst = 1.4142135623730951
-        for k in range(r):
-            product[k] = 0.0
-        for j in range(r):
-            share = C[i, j]
-            if share > 0.0:
-                size += 1
-                total += share
-                for k in range(r):
-                    product[k] += share * G[j, k]
-            elif share != 0.0:
-                worst = np.inf
-        if worst == np.inf or not 0.5 <= total <= 2.0:
-            # Only its signs are known: zeros and short rows are within sqrt 2 of every point of the simplex.
-            errors[i] = worst if total < 0.5 else np.inf
-            own[i] = 1.4142135623730951
-            for k in range(r):
-                first[k] += p[i] * errors[i]
-                second[k] += (p[i] * errors[i]) ** 2
-            continue
-        # The row represents the point of the simplex in its direction, at most `off` away.
-        off = (abs(total - 1.0) + size * unit * total) * up
-        terms = size + 2.0
-        twice = 1.0 + 2.0 * terms * unit + 2.0 * gram
-        rounded = terms * unit
-        drift = gram + off / total * up
-        of_products = rounded / (1.0 - rounded) + drift * twice
-        level = 0.0
-        for k in range(r):
-            slope = product[k] - B[i, k]
-            gradient[k] = slope
-            of_row = abs(B[i, k]) * relative[i]
-            doubt_B[k] = of_row + absolute[i] * scale[k]
-            of_product = product[k] * of_products
-            doubt[k] = (of_product + doubt_B[k] + unit * abs(slope)) * up
-            if C[i, k] > 0.0:
-                level += gradient[k]
-        level /= size
-        residual = 0.0
-        for k in range(r):
-            above = gradient[k] - level
-            # Off the support a gradient above the level is as it should be: only one below it counts.
-            around = doubt[k]
-            part = around + abs(above) if C[i, k] > 0.0 else max(0.0, around - above)
-            residual += part * part
-        error = 1.4142135623730951
-        if least > 0.0:
-            error = min(error, np.sqrt(residual) / least * up)
-        # A topic whose gradient stays above that of another one, wherever the optimum is, has no part in it.
-        low = 0
-        margin = np.inf
-        for k in range(r):
-            here = (doubt[k] + reach[k] * error) * up
-            if gradient[k] + here < margin:
-                low = k
-                margin = gradient[k] + here
-        margin = (doubt[low] + reach[low] * error) * up
-        count, a, b = 0, -1, -1
-        for k in range(r):
-            here = (doubt[k] + reach[k] * error) * up
-            lead = gradient[k] - gradient[low]
-            enough = (here + margin) * up
-            possible[k] = C[i, k] > 0.0 or not lead > enough
-            if possible[k]:
-                count += 1
-                a, b = b, k
-        residual_B = 0.0
-        for k in range(r):
-            if possible[k]:
-                residual_B += doubt_B[k] * doubt_B[k]
-        mine = 1.4142135623730951
-        if least > 0.0:
-            mine = min(mine, np.sqrt(residual_B) / least * up)
-        if count == 1:
-            # The only possible topic is the row's own one: optimum and row are the same vertex.
-            error, mine = 0.0, 0.0
-        elif count == 2:
-            # The optimum lies on one edge: curvature along it is known better than the least of all directions.
-            squares = G[a, a] + G[b, b]
-            twice_mixed = 2.0 * G[a, b]
-            lost = (gram + 8 * unit) * up * (squares + twice_mixed)
-            curve = (squares - twice_mixed) - lost
-            if curve > 0.0:
-                # As the step along the edge, (1, -1) t: its length is t sqrt 2.
-                slope = gradient[a] - gradient[b]
-                if C[i, a] > 0.0 and C[i, b] > 0.0:
-                    slope = abs(slope)
-                elif C[i, b] > 0.0:
-                    slope = -slope
-                of_slope = (doubt[a] + doubt[b]) * up
-                slope = max(0.0, slope + of_slope)
-                error = min(error, 1.4142135623730951 * slope / curve * up)
-                of_edge = doubt_B[a] + doubt_B[b]
-                mine = min(mine, 1.4142135623730951 * of_edge / curve * up)
-        errors[i] = (error + off) * up
-        own[i] = mine
-        weighted = p[i] * errors[i]
-        for k in range(r):
-            if possible[k]:
-                first[k] += weighted
-                second[k] += weighted * weighted

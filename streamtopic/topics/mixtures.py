@@ -2,18 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Positions
+from streamtopic.counts.arrays import Float, Int64
 from streamtopic.errors import CannotLearn, CountsOverflow
 from streamtopic.topics.certificate import UNIT, Certificate, Known, RowBounds, certify, gamma, outward, row_bounds
 from streamtopic.topics.learner_options import too_much_alike
 from streamtopic.topics.products import product_roundings, times
-from streamtopic.topics.reproducible import each_span, workers
+from streamtopic.topics.reproducible import chunks, product
 from streamtopic.topics.simplex import solve_rows
 
 __all__ = [
@@ -110,9 +109,9 @@ class Mixtures:
         A: (n, r) columns, as `topic_columns` makes them of p and C.
         z: (r,) topic masses, from the same call.
         """
-        return certify(self.bounds(mass, p), p, A, z)
+        return certify(self.bounds(mass), p, A, z)
 
-    def bounds(self, mass: Int64, p: Float) -> RowBounds:
+    def bounds(self, mass: Int64) -> RowBounds:
         """Bound the rows of C, by bounds of the errors of B and G."""
         # The computed |B| is within its roundings of W over the masses, so one takes the place of the other.
         relative = self.relative + gamma(_B_ROUNDINGS)
@@ -129,7 +128,7 @@ class Mixtures:
             gram=of_gram,
             least=least,
         )
-        return row_bounds(self.C, self.B(mass), self.G, known, p)
+        return row_bounds(self.C, self.B(mass), self.G, known)
 
 
 def carried_errors(relative: Float, error: Float, roundings: Float, sizes: Float) -> tuple[Float, Float]:
@@ -168,21 +167,16 @@ def inner_products(anchor_counts: Int64, thin: Float) -> Float:
     mass = _masses(anchor_counts)
     if not mass.all():
         raise CannotLearn("anchor mass", "an anchor word has no co-occurrence left: retrain from counts")
-    r = len(mass)
     # Sums go in the order of the words that N has entries for, so the bits are a function of these alone, and a library
     # has no part in them.
     used = np.flatnonzero(anchor_counts.any(axis=0))
-    lower = np.zeros((r, r))
-    # A row of the triangle costs as much as it is long, so equal areas take equal times.
-    shares = np.arange(workers()) / workers()
-    starts = r * np.sqrt(shares)
-    edges = [*starts.astype(int).tolist(), r]
-    places = _BLOCK + 4
-    parts = [(*span, np.empty(r), np.empty(places), np.empty(places, np.int64)) for span in pairwise(edges)]
-    each_span(_lower_gram, (anchor_counts, thin, used, lower), parts)
-    lower = lower / mass[:, None] / mass
-    above = np.tril(lower, -1).T
-    return np.asarray(np.tril(lower) + above)
+    whole = np.zeros((len(mass), len(mass)))
+    for first, last in chunks(len(used), _BLOCK):
+        block = used[first:last]
+        whole += product(anchor_counts[:, block].astype(float), thin[block])
+    lower = np.tril(whole / mass[:, None] / mass)
+    # Of numbers that differ by rounding both triangles get the same one.
+    return lower + np.tril(lower, -1).T
 
 
 def independent(G: Float) -> bool:
@@ -248,47 +242,6 @@ def least_eigenvalue(G: Float, relative: float) -> float:
         else:
             high = middle
     return max(0.0, (low - slack) * (1.0 - 4 * UNIT))
-
-
-@kernel
-def _lower_gram(
-    N: Int64, V: Float, used: Positions, out: Float, start: int, stop: int, run: Float, values: Float, held: Int64
-) -> None:
-    """Add rows start ... stop - 1 of the lower triangle of N V. The terms of 128 words are summed by themselves.
-
-    run, values, held: memory of this thread, (r,), (_BLOCK + 4,) and (_BLOCK + 4,).
-    """
-    # Four terms are added at a time, one after the other: the sum is read and written once for four. Zeros that fill up
-    # the last four change nothing.
-    for first in range(0, len(used), _BLOCK):
-        last = min(first + _BLOCK, len(used))
-        for k in range(start, stop):
-            count = 0
-            for j in range(first, last):
-                word = used[j]
-                if N[k, word] != 0:
-                    values[count] = float(N[k, word])
-                    held[count] = word
-                    count += 1
-            for j in range(count, count + 3):
-                values[j] = 0.0
-                held[j] = used[0]
-            for t in range(k + 1):
-                run[t] = 0.0
-            for j in range(0, count, 4):
-                w = values[j]
-                x = values[j + 1]
-                y = values[j + 2]
-                z = values[j + 3]
-                a = V[held[j]]
-                b = V[held[j + 1]]
-                c = V[held[j + 2]]
-                d = V[held[j + 3]]
-                for t in range(k + 1):
-                    run[t] = (((run[t] + w * a[t]) + x * b[t]) + y * c[t]) + z * d[t]
-            total = out[k]
-            for t in range(k + 1):
-                total[t] += run[t]
 
 
 @kernel

@@ -15,20 +15,13 @@ from typing import Protocol
 
 import numpy as np
 
-from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Positions, UInt64
-from streamtopic.counts.compact import Compact, read
+from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.topics.certificate import Certificate, topic_columns
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
-from streamtopic.topics.reproducible import each_span, even_spans, workers
 
 __all__ = ["RetainedCounts", "TopicFit", "Words", "fingerprint"]
-
-
-# Sums of 64 bits for each row. Four of them collide by chance as rarely as one of 256 bits.
-_SKETCHES = 4
 
 
 class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
@@ -171,47 +164,16 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
     Without the key nobody can tell which of several candidates the counts belong to. Nor can anybody choose documents
     so that two counts have one digest, and so one noise.
     """
-    # Pair counts enter as sums over each row, modulo 2^64, times factors that depend on the key and the column's word
-    # alone: a sum does not depend on order or positions. Known factors would have small integer combinations that
-    # vanish, so they are secret.
-    drawn = b"".join(_factors(word, key) for word in fit.words)
-    factors = np.frombuffer(drawn, "<u8").astype(np.uint64)
-    sketch = np.empty((fit.q.n, _SKETCHES), np.uint64)
-    same = (fit.q.rows, factors.reshape(-1, _SKETCHES), sketch)
-    # Four spans a thread: rows differ in length, and so do the spans' times.
-    each_span(_sketch, same, even_spans(fit.q.n, 4 * workers()))
-    state = hmac.new(key, b"streamtopic model 2\0", hashlib.sha256)
+    state = hmac.new(key, b"streamtopic model 3\0", hashlib.sha256)
     for text in (*settings, str(fit.documents), *fit.words):
         data = text.encode("utf-8", "surrogatepass")
         # With its length, so that no two lists of texts run together to the same bytes.
         length = len(data).to_bytes(8, "big")
         state.update(length + data)
     state.update(np.asarray(frequency, "<i8").tobytes())
-    state.update(sketch.astype("<u8").tobytes())
+    # Equal counts have equal arrays: a pair that is not there has no entry.
+    for array in fit.q.rows:
+        little = np.asarray(array, array.dtype.newbyteorder("<"))
+        state.update(len(little).to_bytes(8, "big"))
+        state.update(little.view(np.uint8).data)
     return state.hexdigest()
-
-
-def _factors(word: str, key: bytes) -> bytes:
-    """Return the factors of a word: numbers of 64 bits, little-endian."""
-    return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8 * _SKETCHES, key=key).digest()
-
-
-@kernel
-def _sketch(q: Compact, factors: UInt64, out: UInt64, start: int, stop: int) -> None:
-    """Write the sums of pair counts times the factors of their columns, modulo 2^64, for rows from start to stop."""
-    for row in range(start, stop):
-        w = q.wide_indptr[row]
-        # A number each, and not an array: they stay in registers, which takes a third of the time.
-        first = second = third = fourth = np.uint64(0)
-        for k in range(q.indptr[row], q.indptr[row + 1]):
-            exact, w = read(q, k, w)
-            value = np.uint64(exact)
-            column = q.columns[k]
-            first += value * factors[column, 0]
-            second += value * factors[column, 1]
-            third += value * factors[column, 2]
-            fourth += value * factors[column, 3]
-        out[row, 0] = first
-        out[row, 1] = second
-        out[row, 2] = third
-        out[row, 3] = fourth

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64
 from streamtopic.errors import CannotLearn, CountsOverflow
 from streamtopic.topics.certificate import UNIT, Certificate, Known, RowBounds, certify, gamma, outward, row_bounds
 from streamtopic.topics.learner_options import too_much_alike
 from streamtopic.topics.products import product_roundings, times
-from streamtopic.topics.reproducible import chunks, product
+from streamtopic.topics.reproducible import cholesky, chunks, product
 from streamtopic.topics.simplex import solve_rows
 
 __all__ = [
@@ -182,7 +181,8 @@ def inner_products(anchor_counts: Int64, thin: Float) -> Float:
 def independent(G: Float) -> bool:
     """Return whether rows with the inner products G (r, r) are independent as far as sums in doubles can tell."""
     r = len(G)
-    return bool(_factors(np.ascontiguousarray(G), 0.0, 4.0 * r * UNIT, np.empty((r, r))))
+    _, pivots = cholesky(np.ascontiguousarray(G), least=4.0 * r * UNIT)
+    return pivots == r
 
 
 def _masses(anchor_counts: Int64) -> Int64:
@@ -223,13 +223,12 @@ def least_eigenvalue(G: Float, relative: float) -> float:
     # G is not negative, so |G* - G| has at most `relative` times its norm, which its row sums bound.
     norm = max(math.fsum(row) for row in G)
     slack = outward(lost + relative * norm, 2 * r + 16)
-    memory = np.empty((r, r))
     high = float(diagonal.min())
     low = high / 2
     for _ in range(_HALVINGS):
         if low <= slack:
             return 0.0
-        if _factors(G, low, 0.0, memory):
+        if cholesky(G, low)[1] == r:
             break
         high = low
         low = low / 2
@@ -237,29 +236,8 @@ def least_eigenvalue(G: Float, relative: float) -> float:
         return 0.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if _factors(G, middle, 0.0, memory):
+        if cholesky(G, middle)[1] == r:
             low = middle
         else:
             high = middle
     return max(0.0, (low - slack) * (1.0 - 4 * UNIT))
-
-
-@kernel
-def _factors(G: Float, shift: float, least_share: float, L: Float) -> bool:
-    """Return whether a Cholesky factorisation of G - shift I ends with each pivot above a share of G's diagonal.
-
-    L: memory, (r, r).
-    """
-    for i in range(len(G)):
-        for j in range(i + 1):
-            shifted = shift if i == j else 0.0
-            total = G[i, j] - shifted
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            if i > j:
-                L[i, j] = total / L[j, j]
-            elif total > least_share * G[i, i]:
-                L[i, i] = np.sqrt(total)
-            else:
-                return False
-    return True

@@ -128,7 +128,7 @@ def product(A: Float, B: Float) -> Float:
 def _add_product(A: Float, B: Float, out: Float) -> None:
     """Add A B to `out` in the order of k.
 
-    Factors, triangular systems and reflections are made of these sums, so that one small kernel is compiled for all.
+    Triangular systems and reflections are made of these sums, so that one small kernel is compiled for all.
     """
     for i in range(A.shape[0]):
         row = out[i]
@@ -139,31 +139,37 @@ def _add_product(A: Float, B: Float, out: Float) -> None:
                 row[j] += factor * other[j]
 
 
-@np.errstate(all="ignore")
-def cholesky(G: Float) -> tuple[Float, int]:
-    """Return the lower triangle L with L L^T = G (r, r), and how many pivots are positive.
+def cholesky(G: Float, shift: float = 0.0, least: float = 0.0) -> tuple[Float, int]:
+    """Return the lower triangle L with L L^T = G - shift I (r, r), and how many pivots are good.
 
-    There are r of them if G is positive definite. Rows of L are 0 from the first other pivot on. Only the lower
-    triangle of G counts.
+    G: in C order; only its lower triangle counts.
+    least: a pivot is good if it is above this share of its diagonal entry of G.
+    There are r of them if the matrix is positive definite, and `least` is 0. Rows of L are 0 from the first other pivot
+    on.
     """
-    r = len(G)
-    L = np.zeros((r, r))
-    # Columns of L as rows, since the kernel reads rows.
-    columns = np.zeros((r, r))
-    for j in range(r):
-        # Column by column: L_ij = (G_ij - sum over k < j of L_ik L_jk) / L_jj.
-        totals = np.array(G[:, j], np.float64)
-        _add_product(-L[j : j + 1, :j], columns[:j], totals[None])
-        pivot = totals[j]
+    L = np.zeros(G.shape)
+    return L, int(_factor(G, shift, least, L))
+
+
+@kernel
+def _factor(G: Float, shift: float, least: float, L: Float) -> int:
+    """Write the factor to L, zeros at first. Return how many rows it has."""
+    for i in range(len(G)):
+        for j in range(i):
+            total = G[i, j]
+            for k in range(j):
+                total -= L[i, k] * L[j, k]
+            L[i, j] = total / L[j, j]
+        pivot = G[i, i] - shift
+        for k in range(i):
+            pivot -= L[i, k] * L[i, k]
         # Also if it is not a number.
-        if not pivot > 0.0:
-            L[j:] = 0.0
-            return L, j
-        root = np.sqrt(pivot)
-        columns[j, j] = root
-        columns[j, j + 1 :] = totals[j + 1 :] / root
-        L[j:, j] = columns[j, j:]
-    return L, r
+        if not pivot > least * G[i, i]:
+            for k in range(i):
+                L[i, k] = 0.0
+            return i
+        L[i, i] = np.sqrt(pivot)
+    return len(G)
 
 
 @np.errstate(all="ignore")

@@ -27,7 +27,7 @@ UNNAMED = "unnamed"
 _PLAIN = frozenset(vars(logging.makeLogRecord({})))
 
 
-_QUOTES = frozenset({"release_refused", "record_passed_over", "witness_failed"})
+_QUOTES = frozenset({"version_remark", "release_refused", "record_passed_over", "witness_failed"})
 """Events whose text may quote others, so that JSON leaves it out."""
 
 

@@ -74,6 +74,7 @@ class Made:
     counts: the counts that it was made from.
     words: (n,), ascending.
     anchors: (r,), the name of each topic: its anchor word, or the name of a guided topic.
+    notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: what its version claims as a bound on that distance: the tolerance, or infinity if the promise rests on
         another proof.
@@ -89,6 +90,7 @@ class Made:
     tolerance: float
     certificate: float
     draw: Draw
+    notes: tuple[str, ...] = ()
     fit: TopicFit | None = None
     warm: bool = False
     checked: Checked | None = None
@@ -305,6 +307,7 @@ class CertifiedModeller(Modeller):
             counts,
             words=fit.words,
             anchors=fit.topic_names,
+            notes=tuple(fit.notes.values()),
             tolerance=tolerance,
             # Its own certificate depends on the path to the model, so its digits would tell candidates for a deleted
             # document apart. It reaches the tolerance, and a version claims that.

@@ -40,6 +40,7 @@ from streamtopic.topics.display import (
     WordEvidence,
     correlations_and_words,
     diversity,
+    heap,
     named,
     npmi,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "make_payload",
     "norm_ratio",
     "published_heads",
+    "remarks",
     "task_options",
     "topics_payload",
 ]
@@ -321,6 +323,22 @@ def _shown(plans: Sequence[NoisePlan], ratio: float) -> dict[str, float]:
     noise = {"epsilon": first.epsilon, "delta": first.delta, "sigma": sigma, "scale": scale}
     # Sums are rounded exactly, so that floating point takes no part of delta.
     return noise | {"slack": 0.0, "ratio": ratio}
+
+
+def remarks(plan: PayloadPlan) -> list[str]:
+    """Return warnings for the operator about a version."""
+    warnings = [f"task {task!r} has no head: {reason}" for task, reason in plan.facts.get("unfitted", {}).items()]
+    if plan.payload.shares is not None:
+        warnings += filter(None, [heap(plan.payload.shares, plan.payload.anchors)])
+    ratio = plan.shown["ratio"]
+    if ratio >= 1:
+        remedy = ""
+        if "covered" in plan.shown:
+            remedy = "; set `guarantee` to certified"
+        elif plan.payload.A is None:
+            remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks"
+        warnings.append(f"the noise outweighs the model, with {ratio:.3g} times its norm{remedy}")
+    return warnings
 
 
 def head_facts(heads: Mapping[str, Head], unfitted: Mapping[str, str], tasks: TaskOptions) -> dict[str, Any]:

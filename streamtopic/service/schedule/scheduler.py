@@ -42,7 +42,7 @@ from streamtopic.service.schedule.decide import (
     unserved,
 )
 from streamtopic.service.schedule.modeller import Checked, Made, Modeller, NotVerified, check_is_due
-from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, task_options
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Envelope,
@@ -400,6 +400,9 @@ class Scheduler:
         self._failed = None
         self._staged()
         self._watch.staged(kind)
+        for remark in (*remarks(plan), *made.notes):
+            extra = {"event": "version_remark", "version": version}
+            logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.

@@ -7,18 +7,6 @@ import pytest
 
 from streamtopic.commands.demo import _passed
 
-FIELDS = {
-    "documents": int,
-    "deleted": int,
-    "vocabulary": int,
-    "topics": list,
-    "versions": list,
-    "receipts": dict,
-    "twin": dict,
-    "quality": dict,
-    "seconds": dict,
-    "subscriber": dict,
-}
 DEMO = ("demo", "--topics", 4, "--set", "max_df=1", "--documents")
 ONE = '{"id": 1, "text": "one two"}\n'
 VERSION = {"version", "kind", "documents", "forgotten", "epsilon", "delta", "sigma", "certificate", "seconds"}
@@ -31,7 +19,6 @@ def test_the_demo_forgets_and_its_twin_agrees(program, sample_file):
     status, out, err = program(*DEMO, sample_file, "--delete", 5, "--json")
     assert status == 0, err
     found = json.loads(out)
-    assert {name: type(found[name]) for name in FIELDS} == FIELDS
     assert (found["documents"], found["skipped_lines"]) == (600, 1)
     assert [step["kind"] for step in found["steps"]] == ["unlearn", "retrain"]
     assert found["deleted"] == found["versions"][0]["capacity"] + 1
@@ -43,6 +30,8 @@ def test_the_demo_forgets_and_its_twin_agrees(program, sample_file):
     assert found["subscriber"] == {"received": 3, "verified": 3}
     assert found["receipts"]["count"] == found["deleted"]
     assert found["receipts"]["example"]["found"] is True
+    assert found["vocabulary"] > 100
+    assert found["quality"].keys() == {"npmi", "diversity"}
     assert len(found["topics"]) == 4
     assert all(set(topic) == {"topic", "share", "words"} for topic in found["topics"])
     assert 0.9 < sum(topic["share"] for topic in found["topics"]) < 1.1

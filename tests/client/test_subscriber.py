@@ -219,15 +219,7 @@ def test_a_ledger_is_read_at_its_end(subscribe, maker, tmp_path, begin):
 
 def test_a_topic_that_comes_later_is_waited_for(tmp_path):
     """A subscriber that starts first looks now and then for the topic, by its own clock."""
-    now, naps = [0.0], []
-
-    def sleep(seconds):
-        now[0] += seconds
-        naps.append(seconds)
-
-    key = key_of().public
-    late = ModelSubscriber(
-        tmp_path / "none", model="news", public_key=key, idle_seconds=1.2, clock=lambda: now[0], sleep=sleep
-    )
+    naps, given = [], {"model": "news", "public_key": key_of().public, "idle_seconds": 1.2}
+    late = ModelSubscriber(tmp_path / "none", clock=lambda: sum(naps), sleep=naps.append, **given)
     assert versions(late) == []
     assert naps == pytest.approx([0.5, 0.5, 0.2])

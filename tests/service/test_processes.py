@@ -12,12 +12,10 @@ from three_topics import leaning
 from embedded_service import Service, embedded, made_on_kafka
 from streamtopic.errors import StreamtopicError
 from streamtopic.service import processes
-from streamtopic.service.instance import key_ring
-from streamtopic.service.opened import open_ledger
 from streamtopic.service.processes import Leading, run_part
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings, load
-from streamtopic.signed import Alive, Receipt
+from streamtopic.signed import Alive, Envelope, Receipt
 from streamtopic.state.connection import ModelKeys
 from waiting import PATIENCE, until
 
@@ -50,18 +48,12 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         _leading(service) as leading,
     ):
         scheduler = leading.leader.scheduler
-        ledger = open_ledger(service.opened, service.connect(), key_ring(service.settings))
         learn = scheduler.modeller.retrain
 
         def slow(*given):
             begun.set()
             assert end.wait(PATIENCE)
             return learn(*given)
-
-        def entries(kind):
-            ledger.catch_up()
-            found = ledger.entries(range(ledger.ledger.size)).values()
-            return [logged.entry for logged in found if isinstance(logged.entry, kind)]
 
         def delete(document):
             service.delete([document])
@@ -80,16 +72,16 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         thread.start()
         try:
             assert begun.wait(PATIENCE)
-            until(lambda: [receipt.version for receipt in entries(Receipt)] == [2], "the receipt of a version")
+            until(lambda: [receipt.version for receipt in service.entries(Receipt)] == [2], "the receipt of a version")
             delete("unknown")
-            until(lambda: [receipt.version for receipt in entries(Receipt)] == [2, 2], "a receipt at once")
-            words = len(entries(Alive))
-            until(lambda: len(entries(Alive)) > words + 2, "words of the service")
+            until(lambda: [receipt.version for receipt in service.entries(Receipt)] == [2, 2], "a receipt at once")
+            words = len(service.entries(Alive))
+            until(lambda: len(service.entries(Alive)) > words + 2, "words of the service")
             assert thread.is_alive()
         finally:
             end.set()
             thread.join()
-        until(lambda: ledger.catch_up() or ledger.ledger.newest == 3, "the version")
+        until(lambda: service.entries(Envelope)[-1].version == 3, "the version")
         leading.check()
 
 

@@ -50,25 +50,6 @@ def sent(version=1, data=LARGE, proof="proof"):
     return [*to_messages(version, data), proof_message(version, proof)]
 
 
-class World:
-    """A ledger and its releases in files, and a reader of both."""
-
-    def __init__(self, root):
-        self.log = MemoryLog()
-        self.maker = LedgerMaker(self.log, key=key_of(), root=root)
-        self.reader = LedgerReader(self.log, "news", self.maker.keys())
-        self.releases = ReleaseReader(self.reader.ledger)
-
-    def send(self, *messages):
-        self.log.append_many(self.maker.names.releases, [dataclasses.replace(m, partition=0) for m in messages])
-
-    def read(self):
-        """What is new, with the ledger read first."""
-        self.reader.catch_up()
-        self.releases.ledger = self.reader.ledger
-        return list(self.releases.read(self.log))
-
-
 def test_chunks_are_small_and_come_together():
     """A large release travels in records of at most 900 KiB, in any order and repeated, and is whole once."""
     messages = to_messages(1, LARGE)
@@ -116,23 +97,18 @@ def test_stray_records_are_passed_over(key, value, headers):
     assert list(ReleaseReader(AnyBytes()).take(Record("t", 0, 0, key, value, headers, 0))) == []
 
 
-def unsent(maker, version=1, **changes):
-    """A version whose entry stands in the ledger, and none of whose records were sent."""
-    data, facts = maker.made(version, **changes)
-    index = maker.ledger.size
-    maker.append(facts)
-    return maker.made_of(version, data, index)
-
-
 def test_a_refused_version_is_opened_once_its_key_is_known():
     """A reader with the root key has read the releases before the first list."""
-    root = key_of(number=9)
-    world = World(root)
-    made = unsent(world.maker)
-    world.send(*made.messages)
-    assert [type(one) for one in world.read()] == [Refused]
-    world.maker.begin_list()
-    assert [type(one) for one in world.read()] == [Release]
+    maker = LedgerMaker(MemoryLog(), key=key_of(), root=key_of(number=9))
+    ledger = LedgerReader(maker.log, "news", maker.keys())
+    maker.publish(1)
+    ledger.catch_up()
+    releases = ReleaseReader(ledger.ledger)
+    assert [type(one) for one in releases.read(maker.log)] == [Refused]
+    maker.begin_list()
+    ledger.catch_up()
+    releases.ledger = ledger.ledger
+    assert [type(one) for one in releases.read(maker.log)] == [Release]
 
 
 def test_a_release_that_no_reader_accepts_is_not_sent():

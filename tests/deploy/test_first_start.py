@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "first-start.md"
 @pytest.fixture
 def durable_redis(tmp_path):
     """A server that keeps what it is told, as the page asks for."""
-    with LocalRedis(tmp_path / "redis", persistent=True) as server:
+    with LocalRedis(tmp_path / "redis") as server:
         yield server
 
 

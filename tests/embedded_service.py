@@ -63,9 +63,9 @@ def two_topics(first, count, *subjects, prefix="d"):
 class Service:
     """What `opened` opens, what commands do with it, and the parts of a process, made when they are first asked for."""
 
-    def __init__(self, settings, *, resident=False, kept=True, clock=time.time, watch=None):
+    def __init__(self, settings, *, resident=False, clock=time.time, watch=None):
         self._stack = ExitStack()
-        self._open = lambda: opened(settings, resident=resident, kept=kept, clock=clock)
+        self._open = lambda: opened(settings, resident=resident, clock=clock)
         self.settings = settings
         self.watch = watch or Watch()
 

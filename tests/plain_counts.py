@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from streamtopic.counts import Weighting, count
+
 
 def plain_counts(counts, words):
     """Return documents, the statistics of the words that they hold, and the value of each pair of words."""
@@ -15,3 +17,9 @@ def plain_counts(counts, words):
 def all_counts(counts):
     """Return the plain counts of all words of counts in Redis."""
     return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
+
+
+def counts_in_log(found):
+    """Return the plain counts of the documents that a recount of a log found alive."""
+    words, batch = found.numbering.batch(list(found.alive.values()))
+    return plain_counts(count(batch, len(words), Weighting(256)), words)

@@ -195,7 +195,7 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
     from streamtopic.service.opened import opened
     from streamtopic.service.sending import add
 
-    with compiling_is_said(), opened(settings, kept=kept) as service:
+    with compiling_is_said(), opened(settings) as service:
         with stages.stage("start redis"):
             service.connection.ping()
         with stages.stage("add documents") as update:

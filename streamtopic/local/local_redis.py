@@ -39,20 +39,17 @@ def find_server() -> Path:
 class LocalRedis(LocalServer):
     """A Redis server on a private unix socket, for one program.
 
-    directory: where it keeps its data; None for a temporary folder. persistent: write the append-only file, so that
-    the next LocalRedis on the same directory continues where this one stopped, even after kill -9.
+    directory: where it keeps its data, in an append-only file, so that the next LocalRedis on the same directory
+        continues where this one stopped, even after kill -9; None for a temporary folder, and data that is not kept.
     The server ends with `stop`, with the interpreter, and when the process is killed. A second program that opens
     the same directory attaches to the server of the first.
 
     Raises ComponentUnreachable if no server can be found or started.
     """
 
-    def __init__(self, directory: str | os.PathLike[str] | None = None, *, persistent: bool = False) -> None:
-        if persistent and directory is None:
-            raise ValueError("a persistent Redis needs a directory")
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
         self._directory = None if directory is None else Path(directory).absolute()
-        self._persistent = persistent
         self._socket: Path | None = None
 
     @property
@@ -77,7 +74,7 @@ class LocalRedis(LocalServer):
         return self
 
     def stop(self) -> None:
-        """Stop the server, keeping what it holds if it is persistent. Stopping twice is harmless."""
+        """Stop the server, keeping what it holds if it has a directory. Stopping twice is harmless."""
         super().stop()
         self._socket = None
 
@@ -133,7 +130,7 @@ class LocalRedis(LocalServer):
             "unixsocketperm": "600",
             "dir": str(folder),
             "save": "",
-            "appendonly": "yes" if self._persistent else "no",
+            "appendonly": "no" if self._directory is None else "yes",
             "appendfsync": "everysec",
             "maxmemory-policy": "noeviction",
             "loglevel": "notice",

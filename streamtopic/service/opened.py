@@ -32,9 +32,7 @@ __all__ = ["Opened", "fixed_of", "kafka_options", "open_ledger", "opened"]
 
 
 @contextmanager
-def opened(
-    settings: Settings, *, resident: bool = False, kept: bool = True, clock: Callable[[], float] = time.time
-) -> Iterator[Opened]:
+def opened(settings: Settings, *, resident: bool = False, clock: Callable[[], float] = time.time) -> Iterator[Opened]:
     """Open what settings name, as long as the block runs.
 
     With settings.dir it is an instance in that folder. The folder holds all parts that settings do not place elsewhere
@@ -42,14 +40,13 @@ def opened(
     and Redis.
 
     resident: whether this process stays, so that commands send it events and do not wait.
-    kept: whether Redis's data must survive the process, if Redis is the instance's own.
     clock: seconds since 1970.
     """
     with ExitStack() as stack:
         leads = False
         if settings.dir is not None:
             leads = stack.enter_context(instance.locked(settings.dir, service=resident))
-        found = Opened(settings, clock, stack, leads=leads, kept=kept)
+        found = Opened(settings, clock, stack, leads=leads)
         if settings.dir is not None:
             # Nobody runs `init` for an instance in a folder. Topics in Kafka belong to the operator: missing ones are
             # made here, and only `init` changes the others.
@@ -68,15 +65,12 @@ class Opened:
     leads: whether this process does the service's work on an instance in a folder. If not, commands only send events.
     """
 
-    def __init__(
-        self, settings: Settings, clock: Callable[[], float], stack: ExitStack, *, leads: bool, kept: bool
-    ) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float], stack: ExitStack, *, leads: bool) -> None:
         self.settings = settings
         self.names = TopicNames(settings.model)
         self.clock = clock
         self.leads = leads
         self._stack = stack
-        self._kept = kept
 
     @cached_property
     def log(self) -> EventLog:
@@ -94,7 +88,7 @@ class Opened:
             return self.settings.redis_url.get_secret_value()
         if self.settings.dir is None:
             raise SettingsError("setting `redis_url` is not set: give the address of the service's Redis")
-        redis = LocalRedis(self.settings.dir / instance.REDIS, persistent=self._kept)
+        redis = LocalRedis(self.settings.dir / instance.REDIS)
         return self._stack.enter_context(redis).url
 
     def refuse_others(self) -> None:

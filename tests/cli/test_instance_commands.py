@@ -83,7 +83,7 @@ def test_a_tampered_log_fails_verification(on, program, kept, tmp_path):
     with DocumentProducer(copy / "log", model="default") as producer:
         producer.add("smuggled", text="some words that were never counted in any way")
     # The offset is moved on as if the record had been counted.
-    with LocalRedis(copy / "redis", persistent=True) as redis, Connection(redis.url) as connection:
+    with LocalRedis(copy / "redis") as redis, Connection(redis.url) as connection:
         skip_records(connection, ModelKeys("default").partition(0), 1)
     status, out, _ = program("verify", "--dir", copy, "--json")
     assert status == 1

@@ -17,7 +17,7 @@ from streamtopic.streams import FileLog, Message
 
 def meta_of(instance, change):
     """Let `change` work on the instance's Redis, given a connection and the keys of its partition."""
-    with LocalRedis(instance / "redis", persistent=True) as redis, Connection(redis.url) as connection:
+    with LocalRedis(instance / "redis") as redis, Connection(redis.url) as connection:
         return change(connection, ModelKeys("default").partition(0))
 
 

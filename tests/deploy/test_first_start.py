@@ -17,7 +17,7 @@ def test_the_settings_of_the_page_are_enough(kafka_server, tmp_path, monkeypatch
     shown = tomllib.loads(text)
     assert len(shown) <= 12
     # As the page asks for, it keeps what it is told.
-    with LocalRedis(tmp_path / "redis", persistent=True) as redis:
+    with LocalRedis(tmp_path / "redis") as redis:
         for name, own in (("kafka", kafka_server.servers), ("redis_url", redis.url), ("model", "first-start")):
             text = text.replace(f'"{shown[name]}"', f'"{own}"')
         (tmp_path / "streamtopic.toml").write_text(text, "utf-8")

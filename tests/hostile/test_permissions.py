@@ -51,7 +51,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     folder = tmp_path / "redis"
     folder.mkdir()
     (folder / "link").symlink_to(outside)
-    with LocalRedis(folder, persistent=True):
+    with LocalRedis(folder):
         assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 
 

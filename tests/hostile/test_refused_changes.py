@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_ingest import add, opened
 
 from embedded_service import silent
-from plain_counts import plain_counts
+from plain_counts import counts_in_log, plain_counts
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import LIMITS, encode_delete
 from streamtopic.errors import StateMismatch
@@ -112,8 +112,7 @@ def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events,
     world.log.compact(world.topics.documents)
     left = documents_in_log(world.log, world.topics.documents, {0: len(records)}, silent)
     for found in (whole, left):
-        fresh = found.numbering.count(list(found.alive.values()), Weighting(256))
-        assert plain_counts(fresh.cooccurrence, fresh.words) == expected
+        assert counts_in_log(found) == expected
     assert delete_missed(world.ingests[0], world.log) == 0
     remove_partition(connection, world.topics.model, 0)
     world.open()

@@ -19,7 +19,7 @@ from waiting import alive, until, until_written
 HOLD = """
 import sys
 from streamtopic.local import LocalRedis
-server = LocalRedis(sys.argv[1] or None, persistent=bool(sys.argv[1])).start()
+server = LocalRedis(sys.argv[1] or None).start()
 print(server.pid, server.url, flush=True)
 sys.stdin.read()
 """
@@ -47,7 +47,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
             counts = Reader(connection, "m", 1).counts()
             return list(counts.words), counts.frequency.tolist(), counts.restrict([0, 1]).values.tolist()
 
-    with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
+    with LocalRedis(tmp_path) as server, Connection(server.url) as connection:
         state = PartitionWriter.open(connection, "m", 0, ModelSettings(1, Weighting().cap))
         documents = added_documents(state, *((f"d{k}".encode(), k, [(3, {"x": 2, "y": 1})]) for k in range(20)))
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
@@ -55,7 +55,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
         until_written(connection)
         os.kill(server.pid, signal.SIGKILL)
         until(lambda: not alive(server.pid))
-    with LocalRedis(tmp_path, persistent=True) as server:
+    with LocalRedis(tmp_path) as server:
         assert counted(server.url) == before
         with Connection(server.url) as connection:
             state = PartitionWriter.open(connection, "m", 0, ModelSettings(1, Weighting().cap))
@@ -80,7 +80,7 @@ def test_the_server_ends_with_its_program(tmp_path, how, kept):
 
 def test_a_second_opener_attaches(tmp_path):
     """Two openers of one folder share one server: two would destroy each other's file."""
-    with LocalRedis(tmp_path, persistent=True) as first, LocalRedis(tmp_path, persistent=True) as second:
+    with LocalRedis(tmp_path) as first, LocalRedis(tmp_path) as second:
         assert (second.url, second.pid) == (first.url, None)
         second.stop()
         with Connection(first.url) as connection:
@@ -102,14 +102,14 @@ def test_half_a_script_never_comes_back(tmp_path):
         with Connection(server.url) as connection:
             return connection.call("MGET", "before", "x", "y", "after")
 
-    with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
+    with LocalRedis(tmp_path) as server, Connection(server.url) as connection:
         connection.call("SET", "before", 1)
         connection.script("redis.call('SET', 'x', 1) redis.call('SET', 'y', 1)", [], [])
     written = tmp_path / "appendonly.aof"
     os.truncate(written, written.stat().st_size - 60)
-    with LocalRedis(tmp_path, persistent=True) as server:
+    with LocalRedis(tmp_path) as server:
         assert values(server) == [b"1", None, None, None]
         with Connection(server.url) as connection:
             connection.call("SET", "after", 1)
-    with LocalRedis(tmp_path, persistent=True) as server:
+    with LocalRedis(tmp_path) as server:
         assert values(server) == [b"1", None, None, b"1"]

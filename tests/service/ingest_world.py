@@ -3,8 +3,7 @@
 import itertools
 from collections import Counter
 
-from plain_counts import all_counts, plain_counts
-from streamtopic.counts import Weighting
+from plain_counts import all_counts, counts_in_log
 from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
@@ -102,5 +101,4 @@ class IngestWorld:
         """Digest of a recount of the log, up to these ends if any are given."""
         ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, suppression=self.key)
-        counts = fresh.numbering.count(list(fresh.alive.values()), Weighting(256))
-        return plain_counts(counts.cooccurrence, counts.words)
+        return counts_in_log(fresh)

@@ -38,7 +38,7 @@ def deletions() -> list[Figure]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kafka = stack.enter_context(LocalKafka())
-        redis = stack.enter_context(LocalRedis(folder / "redis", persistent=True))
+        redis = stack.enter_context(LocalRedis(folder / "redis"))
         config = _configure(folder, kafka.servers, redis.url)
         for part in ("ingest", "schedule"):
             stack.enter_context(_process(part, config))

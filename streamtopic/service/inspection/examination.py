@@ -28,12 +28,12 @@ from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
 from streamtopic.service.finding import Finding, doubt, fails, holds
 from streamtopic.service.inspection.facts import ModelFacts
-from streamtopic.service.instance import differing, key_file, present_key, topic_settings
+from streamtopic.service.instance import differing, present_key, signing_key, topic_settings
 from streamtopic.service.log_history import END_TRANSACTION, count_remedy, wanted_partitions
 from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.service.publish.witnesses import Witnesses
-from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
+from streamtopic.signed import PublicKey, load_secret
 from streamtopic.state import ModelState
 from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletion_requests import RequestState
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streamtopic.service.instance import KeyName
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
-    from streamtopic.signed import Ledger
+    from streamtopic.signed import Ledger, SigningKey
     from streamtopic.state import Connection
     from streamtopic.streams import EventLog
 
@@ -70,6 +70,7 @@ _SKEW_SECONDS = 5.0
 
 _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
+_HARMFUL = {"cleanup.policy", "compression.type"}
 
 # Seconds: an entry of the ledger takes its way, and clocks differ.
 _GRACE = 60.0
@@ -119,20 +120,17 @@ def examine_keys(service: Opened) -> Iterator[Finding]:
     """Examine the secrets, which only their owner may read, and the public key that subscribers verify with."""
     settings, signing = service.settings, None
     for name, users in _USERS.items():
-        path = key_file(settings, name)
-        if path is None or not path.exists():
+        path = present_key(settings, name)
+        if path is None:
             # Off by default: a model has a key of suppressions only if somebody made it.
             if name != "suppression.key":
-                own = settings.dir is not None and path is not None
-                detail = "no folder of keys is set" if path is None else f"{path} is not here"
+                detail = f"it is not in the folder of keys ({settings.key_folder or 'none is set'})"
                 remedy = f"fine here unless {users} on this machine; else restore it from your backup"
-                yield (fails if own else doubt)(name, detail, remedy)
+                yield (doubt if settings.dir is None else fails)(name, detail, remedy)
             continue
         try:
             if name == "signing.key":
-                loaded = SigningKey.load(path)
-                check_origin(loaded, settings.model)
-                signing = loaded
+                signing = signing_key(settings)
             else:
                 load_secret(path)
         except SettingsError as error:
@@ -216,13 +214,8 @@ def _elsewhere(servers: str) -> bool:
 def _server(place: str, info: dict[str, Any]) -> Iterator[Finding]:
     version = str(info["redis_version"])
     release = tuple(int(part) for part in version.split(".")[:2])
-    master = info["role"] == "master"
-    yield _judged(
-        "redis",
-        f"{place}, {info.get('server_name', 'redis')} {version}{'' if master else ', a replica'}",
-        (release < _OLDEST_REDIS, fails, "", "use Redis 6.2 or later, or Valkey"),
-        (not master, fails, "", "set redis_url to the primary"),
-    )
+    server = f"{place}, {info.get('server_name', 'redis')} {version}"
+    yield _judged("redis", server, (release < _OLDEST_REDIS, fails, "", "use Redis 6.2 or later, or Valkey"))
     policy = str(info.get("maxmemory_policy", "unknown"))
     remedy = (
         "CONFIG SET maxmemory-policy noeviction, and in redis.conf: any other policy evicts counts when memory is full"
@@ -285,16 +278,17 @@ def examine_log(log: EventLog, settings: Settings, topics: Mapping[str, Mapping[
         count, right = log.partitions(topic), wanted_partitions(names, topic, settings.partitions)
         changed = differing(log, topic, wanted) if count == right else {}
         detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
-        loses = "cleanup.policy" in changed or (topic == names.ledger and not changed.keys().isdisjoint(_RETENTION))
-        lost = f"{_INIT}: documents or receipts would be lost, or deleted text would stay"
-        large = f"{_INIT}: a small record could unfold into gigabytes before anybody can refuse it"
+        harmful = _HARMFUL | _RETENTION if topic == names.ledger else _HARMFUL
+        lost = (
+            f"{_INIT}: else documents or receipts are lost, deleted text stays, or a small record may unfold into "
+            "gigabytes before anybody can refuse it"
+        )
         yield _judged(
             topic,
             f"{count} partition(s), {'in files' if settings.kafka is None else 'settings as they should be'}",
             (not count, fails, "there is no such topic", _INIT),
             (count != right, fails, f"{count} partitions, not {right}", count_remedy(names, topic, count)),
-            (loses, fails, detail, lost),
-            ("compression.type" in changed, fails, detail, large),
+            (not harmful.isdisjoint(changed), fails, detail, lost),
             (bool(changed), doubt, detail, _INIT),
         )
         if count == right:

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamtopic.console import duration
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.publish.ledger_writer import cut_of, recorded
+from streamtopic.service.publish.ledger_writer import recorded
 from streamtopic.service.schedule.modeller import Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
@@ -272,7 +272,7 @@ def last_version(record: Mapping[str, Any]) -> Envelope | None:
 
     Numbers that its entry shows with noise are exact here.
     """
-    return replace(recorded(record), cut=cut_of(record), **record.get("exact", {})) if record else None
+    return replace(recorded(record), **record.get("exact", {})) if record else None
 
 
 def suspects(state: ModelState) -> tuple[int, ...]:

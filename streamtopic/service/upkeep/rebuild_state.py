@@ -131,10 +131,12 @@ def _refuse_moved(service: Opened, partitions: int) -> None:
     writer = service.ledger
     writer.catch_up()
     index = writer.ledger.index_of(writer.ledger.newest)
-    entry = None if index is None else writer.entries([index])[index].entry
-    if isinstance(entry, Envelope) and len(entry.cut) != partitions:
-        made = f"version {entry.version} was made of {len(entry.cut)} partitions"
-        raise _moved(made, service.names.documents, partitions)
+    # There is no entry if a revoked key signed it.
+    for logged in writer.entries([] if index is None else [index]).values():
+        entry = logged.entry
+        if isinstance(entry, Envelope) and len(entry.cut) != partitions:
+            made = f"version {entry.version} was made of {len(entry.cut)} partitions"
+            raise _moved(made, service.names.documents, partitions)
 
 
 def _moved(made: str, topic: str, have: int) -> UsageError:

@@ -47,7 +47,6 @@ __all__ = [
     "changed_anchors",
     "choose_anchors",
     "coordinates",
-    "guided_coordinates",
     "independent_rows",
     "super_anchors",
 ]
@@ -79,30 +78,22 @@ def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
     return f"anchor words changed: {len(gone)} gave way to {names}"
 
 
-def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], topics: int) -> Float:
-    """Return the candidates' rows in their leading directions, E (c, topics).
+def coordinates(
+    q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], topics: int, rows: Float
+) -> tuple[Float, Float]:
+    """Return the candidates' rows in their leading directions, E (c, topics), and other rows in them, (g, topics).
 
     q: Q over the working vocabulary.
     mass: (n,) row sums.
     candidates: (c,) ascending positions.
     words: (c,) the words of the candidates.
     topics: r.
+    rows: (g, c) shares of the candidates in each of the other rows, not all 0.
 
     The inner product of two rows of E is that of rows of Qbar diag(p)^-1/2, cut to the leading directions.
     Cost: the entries of the candidates' rows, and about 20 c^2 topics.
     Raises CannotLearn if the counts span too few directions, UnreliableArithmetic if this machine does not
     compute as others do.
-    """
-    none = np.zeros((0, len(candidates)))
-    return guided_coordinates(q, mass, candidates, words, topics, none)[0]
-
-
-def guided_coordinates(
-    q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], topics: int, rows: Float
-) -> tuple[Float, Float]:
-    """Return E (c, topics) as `coordinates` does, and the coordinates of other rows, (g, topics).
-
-    rows: (g, c) shares of the candidates in each of the other rows, not all 0.
     """
     check_arithmetic()
     # A word that meets itself tells nothing about topics, so the diagonal counts only if the rest spans too little.
@@ -159,7 +150,7 @@ def _unit_rows(rows: Float) -> tuple[Float, Float]:
     return unit, product(unit, np.ascontiguousarray(unit.T))
 
 
-def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> Int64:
+def super_anchors(E: Float, anchors: Positions, guided: Float) -> Int64:
     """Return the topic that each candidate represents, (c,), or -1 for none.
 
     An anchor represents its topic, and so does a row with a share of `MEMBER` or more in it. Shares are those of the
@@ -167,11 +158,9 @@ def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> 
 
     E: (c, r) rows of the candidates.
     anchors: (r - g,) ascending positions in E.
-    guided: (g, r) rows of guided topics, which hold parts of words as well; None for no such rows.
+    guided: (g, r) rows of guided topics, which hold parts of words as well.
     """
-    rows = E[anchors]
-    if guided is not None:
-        rows = np.concatenate([rows, guided])
+    rows = np.concatenate([E[anchors], guided])
     chosen = np.ascontiguousarray(rows.T)
     B = product(np.ascontiguousarray(E), chosen)
     G = product(np.ascontiguousarray(rows), chosen)

@@ -8,7 +8,6 @@ from math import inf, isnan
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
-from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +25,7 @@ from streamtopic.topics.display import TopicRow, TopicTable, heap
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, steady
 from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
-from streamtopic.topics.learner import learn, why_left_out
+from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.topics.saved import saved_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
@@ -239,14 +238,6 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return topic proportions of documents over known words alone, and the documents without one."""
         theta = fold_in(A, indptr, words, counts, alpha=self.alpha, tolerance=self.tolerance)
         return theta, unknown_documents(A, theta, indptr, words)
-
-    def _known_words(self, model: Fitted, X: Any) -> tuple[Float, Int64, Int32, npt.NDArray[Any]]:
-        """Return what topic proportions need: A over the model's words, and these words of each document as CSR rows.
-
-        The matrix is not needed any more afterwards. Most of its columns are no words of the model.
-        """
-        self._check_inference()
-        return _known(model, *_arrays(self._rows_of(model, X)))
 
     def word_places(self) -> tuple[Positions, Positions]:
         """Return where the model's words are, in the order of words: their columns, and their places in `counts_`."""
@@ -588,11 +579,6 @@ def _known(
     return A, row_ends(known)[indptr], words[known], counts[known]
 
 
-def _arrays(rows: csr_array) -> tuple[Int64, Int32, Any]:
-    """Return rows as `fold_in` takes them."""
-    return rows.indptr.astype(np.int64), rows.indices, rows.data
-
-
 def _by_share(model: Fitted) -> list[int]:
     """Return the topics of a model, those with the largest share first."""
     order: list[int] = np.argsort(-steady(model.shares), kind="stable").tolist()
@@ -600,20 +586,14 @@ def _by_share(model: Fitted) -> list[int]:
 
 
 def _ended(model: Fitted) -> Iterator[str]:
-    """Yield for each guided topic that a fresh model does not have what is against its seeds, and the remedy."""
-    options = model.fit.options
+    """Yield a sentence for each guided topic that a fresh model does not have, with the remedy."""
     going_on = {topic.name for topic in model.fit.guided}
-    for topic in options.guided:
-        if topic.name in going_on:
-            continue
-        causes = []
-        for seed in topic.seeds:
-            why = why_left_out(model.counts, seed, options)
-            if why:
-                name = seed if model.columns.named else model.name(int(seed))
-                causes.append(f"; {name} {why}")
-        remedy = "give seeds that stand for one subject together, or change the limits"
-        yield f"{model.fit.notes[topic.name]}{''.join(causes)}: {remedy}"
+    for topic in model.fit.options.guided:
+        if topic.name not in going_on:
+            yield (
+                f"{model.fit.notes[topic.name]}: give seeds that stand for one subject together and that min_df, "
+                "min_share, max_df and exclude_words leave in, or change these"
+            )
 
 
 def _updated(fit: TopicFit, counts: KeptCounts, batch: DocumentBatch, sign: int) -> TopicFit | NeedsRetrain:
@@ -649,11 +629,11 @@ def _column(topic: str, seed: object, names: Mapping[str, int], columns: int) ->
     if isinstance(seed, str):
         if seed in names:
             return names[seed]
-        remedy = "give words that the columns have" if names else "name columns by their numbers, or fit on named ones"
-        # Words of texts are in small letters and composed.
-        meant = normalize("NFC", seed.strip().lower())
-        if meant in names:
-            remedy = f"did you mean {meant}?"
+        remedy = (
+            "give words that the columns have, those of texts in small letters"
+            if names
+            else "name columns by their numbers, or fit on named ones"
+        )
         raise UsageError(f"guided topic {topic}: the seed {seed!r} has no column: {remedy}")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise UsageError(f"guided topic {topic}: the seed {seed!r} is neither a word nor the number of a column")

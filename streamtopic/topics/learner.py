@@ -35,7 +35,6 @@ from streamtopic.topics.anchors import (
     beside,
     choose_anchors,
     coordinates,
-    guided_coordinates,
     independent_rows,
     super_anchors,
 )
@@ -58,7 +57,6 @@ __all__ = [
     "learn_prepared",
     "prepare",
     "thresholds",
-    "why_left_out",
 ]
 
 
@@ -184,16 +182,12 @@ class Sets:
         """Return the sets of the paper's learner: every anchor alone, and no guided topic."""
         group = np.full(n, -1, np.int64)
         group[choice] = np.arange(len(choice))
-        return cls(choice, group, _no_guides(n))
+        return cls(choice, group, GuidedRows((), np.zeros((0, n), np.int64)))
 
     def rows(self, q: SymmetricCounts) -> Int64:
         """Return the rows that represent topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
         found = grouped_rows(q, self.group, len(self.choice))
         return np.concatenate([found, self.guided.rows])
-
-
-def _no_guides(n: int) -> GuidedRows:
-    return GuidedRows((), np.zeros((0, n), np.int64))
 
 
 def choose_sets(
@@ -222,28 +216,24 @@ def choose_sets(
         choice = farthest_rows(q, candidates, mass, r)
         return Sets.of_anchors(choice, q.n)
     candidate_words = [words[k] for k in candidates]
-    guided = tandem_rows(q, mass, words, options) if options.guided else _no_guides(q.n)
+    guided = tandem_rows(q, mass, words, options)
     # Anchors are chosen in addition to guided topics. If one of these ends, they are chosen once more without it.
-    while guided.topics:
+    while r or guided.topics:
         choice, group, independent = _beside_guides(q, mass, candidates, candidate_words, r, guided)
         if not independent.all():
             guided = guided.without(~independent, "its words are those of earlier guided topics")
             continue
         sets = Sets(choice, group, guided)
+        if not guided.topics:
+            return sets
         ended = ended_topics(q, mass, squares, words, sets.rows(q), guided)
         if not ended.any():
             return sets
         guided = guided.without(ended, "no word represents it next to the other topics")
-    if not r:
-        reasons = "; ".join(guided.remarks.values())
-        raise CannotLearn(
-            "guided", f"no topic is left ({reasons}): ask for more topics than guided ones, or give other seeds"
-        )
-    E = coordinates(q, mass, candidates, candidate_words, r)
-    found = choose_anchors(E)
-    group = np.full(q.n, -1, np.int64)
-    group[candidates] = super_anchors(E, found)
-    return Sets(candidates[found], group, guided)
+    reasons = "; ".join(guided.remarks.values())
+    raise CannotLearn(
+        "guided", f"no topic is left ({reasons}): ask for more topics than guided ones, or give other seeds"
+    )
 
 
 def _beside_guides(
@@ -259,7 +249,7 @@ def _beside_guides(
     if not found:
         return none, group, np.ones(len(guided.topics), np.bool_)
     topics = found + len(guided.topics)
-    E, own = guided_coordinates(q, mass, candidates, words, topics, guided.shares[:, candidates])
+    E, own = coordinates(q, mass, candidates, words, topics, guided.shares[:, candidates])
     independent = independent_rows(own)
     if not independent.all():
         return none, group, independent
@@ -335,23 +325,6 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     if len(keep) >= _FEWEST_WORDS:
         keep = keep[~_repeated(source, keep)]
     return keep, source.frequency[keep] >= limits.anchor
-
-
-def why_left_out(source: CountSource, word: str, options: LearnerOptions) -> str:
-    """Return in words why a word is not kept, with its documents; "" if nothing is against it alone."""
-    at = _place(source, word)
-    held = 0 if at is None else int(source.frequency[at])
-    if not held:
-        return "is in no document"
-    if word in options.exclude_words:
-        return "is one of exclude_words"
-    limits = thresholds(source.documents, options)
-    share = f"is in {held} documents, {held / source.documents:.1%} of them"
-    if held > limits.most:
-        return f"{share}, more than max_df ({options.max_df:.1%}) allows"
-    if held < limits.least:
-        return f"{share}, fewer than min_df ({options.min_df}) and min_share ({options.min_share:.2%}) ask for"
-    return ""
 
 
 def _place(source: CountSource, word: str) -> int | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamtopic.errors import CannotLearn
 from streamtopic.topics import anchors as spectral_anchors
-from streamtopic.topics.anchors import MEMBER, _scaled, _start, choose_anchors, coordinates, super_anchors
+from streamtopic.topics.anchors import MEMBER, _scaled, _start, choose_anchors, super_anchors
 
 GRID = 2**26
 
@@ -38,12 +38,18 @@ def skewed(seed, n):
     return Q
 
 
+def coordinates(q, mass, candidates, words, topics):
+    """Return coordinates without a guided topic."""
+    E, _ = spectral_anchors.coordinates(q, mass, candidates, words, topics, np.zeros((0, len(candidates))))
+    return E
+
+
 def decided(Q, candidates, names, r):
     """Return coordinates, anchors and sets of pair counts."""
     q = dense_counts(Q)
     E = coordinates(q, Q.sum(axis=1), candidates, [names[k] for k in candidates], r)
     found = choose_anchors(E)
-    return E, found, super_anchors(E, found)
+    return E, found, super_anchors(E, found, E[:0])
 
 
 @settings(max_examples=60)
@@ -185,7 +191,7 @@ def test_anchors_are_farthest_and_sets_are_mixtures():
 def test_a_word_joins_a_topic_from_six_tenths_on():
     """A row that lies .61 in a topic represents it, and a row of .59 represents none."""
     E = np.array([[1, 0], [0, 1], [0.61, 0.39], [0.59, 0.41], [0.41, 0.59], [0.39, 0.61]])
-    assert super_anchors(E, np.array([0, 1])).tolist() == [0, 1, 0, -1, -1, 1]
+    assert super_anchors(E, np.array([0, 1]), E[:0]).tolist() == [0, 1, 0, -1, -1, 1]
 
 
 def _mixture(E, anchors, k):

@@ -25,7 +25,7 @@ from streamtopic.topics.display import TopicRow, TopicTable, heap
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, steady
 from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
-from streamtopic.topics.learner import learn
+from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.topics.saved import saved_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
@@ -233,6 +233,15 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _proportions(self, model: Fitted, X: Any) -> tuple[Float, Positions]:
         """Return topic proportions of documents by a model, and the documents without a word of it."""
         return self._inferred(*self._known_words(model, X))
+
+    def _known_words(self, model: Fitted, X: Any) -> tuple[Float, Int64, Int32, npt.NDArray[Any]]:
+        """Return what topic proportions need: A over the model's words, and these words of each document as CSR rows.
+
+        The matrix is not needed any more afterwards. Most of its columns are no words of the model.
+        """
+        self._check_inference()
+        rows = self._rows_of(model, X)
+        return _known(model, rows.indptr.astype(np.int64), rows.indices, rows.data)
 
     def _inferred(self, A: Float, indptr: Int64, words: Int32, counts: npt.NDArray[Any]) -> tuple[Float, Positions]:
         """Return topic proportions of documents over known words alone, and the documents without one."""
@@ -586,14 +595,20 @@ def _by_share(model: Fitted) -> list[int]:
 
 
 def _ended(model: Fitted) -> Iterator[str]:
-    """Yield a sentence for each guided topic that a fresh model does not have, with the remedy."""
+    """Yield for each guided topic that a fresh model does not have what is against its seeds, and the remedy."""
+    options = model.fit.options
     going_on = {topic.name for topic in model.fit.guided}
-    for topic in model.fit.options.guided:
-        if topic.name not in going_on:
-            yield (
-                f"{model.fit.notes[topic.name]}: give seeds that stand for one subject together and that min_df, "
-                "min_share, max_df and exclude_words leave in, or change these"
-            )
+    for topic in options.guided:
+        if topic.name in going_on:
+            continue
+        causes = []
+        for seed in topic.seeds:
+            why = why_left_out(model.counts, seed, options)
+            if why:
+                name = seed if model.columns.named else model.name(int(seed))
+                causes.append(f"; {name} {why}")
+        remedy = "give seeds that stand for one subject together, or change the limits"
+        yield f"{model.fit.notes[topic.name]}{''.join(causes)}: {remedy}"
 
 
 def _updated(fit: TopicFit, counts: KeptCounts, batch: DocumentBatch, sign: int) -> TopicFit | NeedsRetrain:

@@ -57,6 +57,7 @@ __all__ = [
     "learn_prepared",
     "prepare",
     "thresholds",
+    "why_left_out",
 ]
 
 
@@ -325,6 +326,23 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     if len(keep) >= _FEWEST_WORDS:
         keep = keep[~_repeated(source, keep)]
     return keep, source.frequency[keep] >= limits.anchor
+
+
+def why_left_out(source: CountSource, word: str, options: LearnerOptions) -> str:
+    """Return in words why a word is not kept, with its documents; "" if nothing is against it alone."""
+    at = _place(source, word)
+    held = 0 if at is None else int(source.frequency[at])
+    if not held:
+        return "is in no document"
+    if word in options.exclude_words:
+        return "is one of exclude_words"
+    limits = thresholds(source.documents, options)
+    share = f"is in {held} documents, {held / source.documents:.1%} of them"
+    if held > limits.most:
+        return f"{share}, more than max_df ({options.max_df:.1%}) allows"
+    if held < limits.least:
+        return f"{share}, fewer than min_df ({options.min_df}) and min_share ({options.min_share:.2%}) ask for"
+    return ""
 
 
 def _place(source: CountSource, word: str) -> int | None:

@@ -131,7 +131,6 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     request = on("delete", "doc-9")["requests"][0]
     file, key = tmp_path / "doc-9.tlog-proof", instance / "keys" / "signing.pub"
     (shown,) = on("receipt", request["id"], "--salt", request["salt"], "--proof", file)["receipts"]
-    assert shown["guarantee"]["epsilon"] > 0
     assert file.stat().st_size < 2_000
     for folder in ("log", "redis"):
         shutil.rmtree(instance / folder)

@@ -45,6 +45,7 @@ REPAIRED = {
     "base": "the base model is learned anew",
     "base:": "certified mode keeps nothing there",
     "check": "shown only",
+    "counts": "counted from the documents",
     "decision": "shown only",
     "fence": "a token is a time",
     "lease": "taken again",

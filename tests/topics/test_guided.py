@@ -73,17 +73,22 @@ def test_two_topics_left_with_the_same_seeds_are_one(planted):
     assert model.guided_notes_[-1] == "guided topic two has ended: the seeds that are left are those of one"
 
 
-def test_a_guided_topic_that_ends_at_once_is_said_with_the_remedy():
-    """`fit` warns at the line that called it: why the topic has ended, and what to do."""
+def test_a_guided_topic_that_ends_at_once_is_said_with_its_cause():
+    """`fit` warns at the line that called it: how many documents hold each seed, the limit, and what to do."""
     texts = ["car engine wheel road", "car engine brake wheel", "car dog fur paw", "car dog tail paw"] * 40
+    counts = TextCounts()
+    X = counts.fit_transform(texts)
     model = AnchorTopics(2, min_df=1, max_df=0.5, guided={"cars": ["car"]})
-    said = "guided topic cars has ended: none of its seeds is a word of the model: give seeds that .* max_df"
+    said = r"guided topic cars has ended: none .*; car is in 160 documents, 100.0% of them, more than max_df \(50.0%\)"
     with pytest.warns(UserWarning, match=said) as caught:
-        model.fit(TextCounts().fit_transform(texts))
+        model.fit(X)
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match=said) as caught:
         TextTopics(**model.get_params()).fit(texts)
     assert caught[0].filename == __file__
+    rare = AnchorTopics(2, min_df=3, max_df=1.0, guided={"first": [0]})
+    with pytest.warns(UserWarning, match=r"; x0 is in 1 documents, 0.6% of them, fewer than min_df \(3\)"):
+        rare.fit(np.hstack([np.eye(160, 1, dtype=int), X.toarray()]))
 
 
 @pytest.mark.parametrize(

@@ -3,29 +3,20 @@
 import dataclasses
 
 import pytest
+from three_topics import leaning
 
 from embedded_service import embedded
 from ledger_maker import LedgerMaker, envelope_of
-from streamtopic.documents.corpus import Document
 from streamtopic.privacy.keystream import VersionNoise
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.streams import FileLog, Message
-
-THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
-
-
-def corpus(number=60):
-    """Documents of three themes, each with words of the next."""
-    for k in range(number):
-        words = THEMES[k % 3] * 2 + THEMES[(k + 1) % 3][: k % 5] + [THEMES[k % 3][k % 12]] * (k % 7)
-        yield Document(f"doc-{k:03d}", " ".join(words))
 
 
 @pytest.fixture
 def files(tmp_path):
     """A base and an update without one document, in a log in files alone."""
     with embedded(tmp_path / "own", min_df=1, min_share=0.0, capacity={"share": 0.5}, keep_versions=9) as running:
-        running.add(corpus())
+        running.add(leaning(60))
         running.settle()
         running.delete(["doc-001"])
         running.settle()

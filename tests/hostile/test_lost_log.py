@@ -9,11 +9,10 @@ from contextlib import closing
 import pytest
 
 from appending import append
-from embedded_service import Service, made_on_kafka
+from embedded_service import Service, made_on_kafka, two_topics
 from kafka_topics import add_partitions, delete_records
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
-from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateMismatch, TakenOver
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -24,13 +23,7 @@ from streamtopic.state.meta import METAS
 from streamtopic.streams import FileLog, TopicNames, open_log
 from waiting import until
 
-TEXTS = ("rose tulip soil seed bloom", "oven flour butter knead dough")
 _numbers = itertools.count()
-
-
-def documents(first, last):
-    """Documents of two topics."""
-    return [Document(f"d{number}", TEXTS[number % 2]) for number in range(first, last)]
 
 
 @pytest.fixture
@@ -44,7 +37,7 @@ def settings(tmp_path, redis_server):
 def counted(settings):
     """The settings of an instance that has counted 30 documents."""
     with Service(settings) as service:
-        service.add(documents(0, 30))
+        service.add(two_topics(0, 30))
         service.settle()
     return settings
 
@@ -69,7 +62,7 @@ def refused(settings, words):
     topic = f"{settings.model}.documents"
     with Service(settings) as service:
         end = service.log.end(topic, 0)
-        for act in (service.settle, lambda: service.add(documents(50, 51)), lambda: service.delete(["d7"])):
+        for act in (service.settle, lambda: service.add(two_topics(50, 1)), lambda: service.delete(["d7"])):
             with pytest.raises(StateMismatch, match=rf"partition 0 of {topic}.*{words}.*streamtopic rebuild"):
                 act()
         assert service.log.end(topic, 0) == end
@@ -127,7 +120,7 @@ def test_a_running_service_notices_a_log_that_is_cut(counted):
         for act in (ingest.step, service.settle):
             with pytest.raises(StateMismatch, match=r"partition 0|/0 holds offsets"):
                 act()
-        service.log.append_many(service.names.documents, [encode_add(f"e{n}", text=TEXTS[0]) for n in range(9)])
+        service.log.append_many(service.names.documents, [encode_add(f"e{n}", text="apple banana") for n in range(9)])
         facts = service.status()
         assert (facts["lag"], facts["healthy"]) == (3, False)
         with pytest.raises(StateMismatch, match="another one now"):
@@ -154,7 +147,7 @@ def test_a_log_that_is_whole_is_not_refused(counted):
         # The last record of the state is the one that compaction took.
         now = dataclasses.replace(service.reader.position(0), last=position.last)
         service.connection.call("HSET", keys.meta, "facts", METAS.pack(now))
-        service.add(documents(30, 40))
+        service.add(two_topics(30, 10))
         service.settle()
         assert service.status()["healthy"]
 
@@ -186,7 +179,7 @@ def test_a_ledger_that_was_cut_is_signed_no_more(settings):
 
 def _followed(service):
     """Return a subscriber that has taken the third version of a service with two deletions."""
-    service.add(documents(0, 30))
+    service.add(two_topics(0, 30))
     for gone in ("d1", "d2"):
         service.settle()
         service.delete([gone])
@@ -204,7 +197,7 @@ def on_kafka(kafka_server, redis_server, tmp_path):
     settings = load(config=made_on_kafka(tmp_path, kafka_server, redis_server, model))
     with Service(settings) as service:
         with DocumentProducer(kafka_server.servers, model=settings.model) as producer:
-            producer.add_many([(document.id, document.text) for document in documents(0, 30)])
+            producer.add_many([(document.id, document.text) for document in two_topics(0, 30)])
         list(service.open_ingest(0).drain())
         assert service.status()["healthy"]
     return settings

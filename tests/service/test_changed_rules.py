@@ -1,9 +1,9 @@
 """A live model whose rules are changed in the settings: its next version is a retrain by the new rules."""
 
 import pytest
+from three_topics import leaning
 
-from embedded_service import Service
-from streamtopic.documents.corpus import Document
+from embedded_service import SMALL, Service
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.service.assembly import learner_options
@@ -11,12 +11,7 @@ from streamtopic.service.schedule.decide import changed_rules
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 
-WORDS = [
-    ["apple", "banana", "cherry", "damson"],
-    ["iron", "copper", "silver", "gold"],
-    ["oak", "maple", "birch", "willow"],
-]
-GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}, "model": "rules"}
+GIVEN = SMALL | {"model": "rules"}
 
 
 @pytest.fixture
@@ -30,8 +25,7 @@ def on(tmp_path):
             return Service(load(GIVEN | {"dir": path, "redis_url": server.url} | changed))
 
         with service() as first:
-            texts = [" ".join(WORDS[n % 3][(n // 3 + k) % 4] for k in range(3)) for n in range(60)]
-            first.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
+            first.add(leaning(60))
             first.settle()
         yield service
 
@@ -47,7 +41,7 @@ def newest(service):
 def test_another_number_of_topics_is_a_retrain_that_says_so(on):
     """Deletions that wait are in it, the release names its number of topics, and the account begins anew."""
     with on() as service:
-        service.delete(["d1"])
+        service.delete(["doc-001"])
         assert service.settle().decision.startswith("wait")
     with on(topics=3) as service:
         done = service.settle()

@@ -7,37 +7,24 @@ from dataclasses import replace
 import pytest
 
 from crashes import copied, killed_beside, put_back
-from embedded_service import Service
+from embedded_service import embedded, two_topics
 from streamtopic.cli import main
 from streamtopic.client import Deletion, DocumentProducer
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
 from streamtopic.service.schedule.decide import Wait
-from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest
 from streamtopic.state.connection import ModelKeys
 from streamtopic.state.deletion_requests import RequestState
 
-CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 3}
-WORDS = [f"w{number}" for number in range(24)]
 SALT = "0123456789abcdef"
-
-
-def documents(number, subject=None, prefix="d"):
-    """Documents of two topics; with a subject, all are about it."""
-    made = []
-    for k in range(number):
-        words = WORDS[12 * (k % 2) : 12 * (k % 2) + 12]
-        text = " ".join(words[(k // 2 + step) % 12] for step in range(8))
-        made.append(Document(f"{prefix}{k}", text, subjects=() if subject is None else (subject,)))
-    return made
 
 
 @pytest.fixture
 def service(tmp_path):
     """A service with 40 documents of alice and 60 others, and its first version."""
-    with Service(Settings(dir=tmp_path / "instance", **CHOSEN)) as running:
-        running.add([*documents(60), *documents(40, "alice", "a")])
+    with embedded(tmp_path / "instance", topics=2, min_df=1, partitions=3) as running:
+        running.add([*two_topics(0, 60), *two_topics(0, 40, "alice", prefix="a")])
         running.settle()
         yield running
 
@@ -133,12 +120,12 @@ def test_no_version_parts_the_documents_of_a_request(service):
 def test_what_comes_while_the_request_runs_goes_too(service):
     """An add after the request, and one that overtakes its tombstones; what comes after its end stays."""
     ask(service)
-    service.add(documents(3, "alice", "late"))
+    service.add(two_topics(0, 3, "alice", prefix="late"))
     service.leader.move_requests()
-    service.add([Document("a0", WORDS[0], subjects=("alice",)), *documents(2, "alice", "later")])
+    service.add([Document("a0", "apple", subjects=("alice",)), *two_topics(0, 2, "alice", prefix="later")])
     service.settle()
     assert live(service) == {f"d{k}" for k in range(60)}
-    service.add(documents(1, "alice", "a"))
+    service.add(two_topics(0, 1, "alice", prefix="a"))
     service.settle()
     assert of_alice(service) == {"a0"}
 
@@ -151,7 +138,7 @@ def test_a_request_that_is_sent_twice_is_one(service, moment):
         service.leader.move_requests()
     if moment == "after":
         service.settle()
-        service.add(documents(2, "alice", "a"))
+        service.add(two_topics(0, 2, "alice", prefix="a"))
         service.settle()
     ask(service)
     service.settle()
@@ -200,7 +187,7 @@ def test_a_redis_that_is_set_back_ends_in_the_same_receipt(service, moment):
         service.leader.move_requests()
         before = copied(service.connection, *keys)
     service.settle()
-    service.add(documents(3, "alice", "a"))
+    service.add(two_topics(0, 3, "alice", prefix="a"))
     service.settle()
     if moment == "completed":
         before = copied(service.connection, *keys)
@@ -224,7 +211,7 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
         service.count()
     if moment == "after":
         service.settle()
-        service.add(documents(2, "alice", "a"))
+        service.add(two_topics(0, 2, "alice", prefix="a"))
         service.settle()
     if compacted:
         service.log.compact(service.names.documents)
@@ -277,7 +264,7 @@ def test_a_request_whose_tombstones_are_hidden_is_not_done(service, wall):
 def test_a_request_waits_for_what_nobody_can_read(service, wall):
     """A hidden record may give a document to somebody else, who did not ask for its end."""
     wall[1] = service.log.end(service.names.documents, 1)
-    service.send([replace(encode_add("bob", text=WORDS[0]), partition=1)])
+    service.send([replace(encode_add("bob", text="apple"), partition=1)])
     ask(service)
     assert not service.leader.move_requests()["sent"]
     wall.clear()

@@ -2,36 +2,23 @@
 
 import numpy as np
 import pytest
+from three_topics import leaning
 
 from embedded_service import embedded
 from streamtopic.counts import SymmetricCounts
-from streamtopic.documents.corpus import Document
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.schedule import scheduler as scheduling
 from streamtopic.service.verify import passed
 from streamtopic.state import DocumentCounts
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 
-WORDS = [["rose", "tulip", "soil", "seed", "bloom"], ["oven", "flour", "butter", "knead", "salt"]]
-
-
-def texts(number, seed=0):
-    """Documents of two topics."""
-    rng = np.random.default_rng(seed)
-    shares = rng.choice([1, 10, 19], number).tolist()
-    return [" ".join([*rng.choice(WORDS[0], n), *rng.choice(WORDS[1], 20 - n)]) for n in shares]
+DOCUMENTS = leaning(60)
 
 
 @pytest.fixture
 def opened(tmp_path):
     """Open an instance that serves deletions at once, and checks each update that it carried over."""
-    return lambda: embedded(tmp_path, topics=2, self_check=0)
-
-
-def add(instance, number=60, seed=0):
-    """Add documents and make a version."""
-    instance.add([Document(f"d{seed}-{k}", text, {}) for k, text in enumerate(texts(number, seed))])
-    instance.settle()
+    return lambda: embedded(tmp_path, self_check=0)
 
 
 def sums_of(instance):
@@ -52,13 +39,14 @@ def sums_are_counted(instance):
 def test_a_leader_that_starts_does_not_count_the_documents(opened, monkeypatch):
     """Its first update learns from the sums, and is what a count of the documents gives."""
     with opened() as instance:
-        add(instance)
+        instance.add(DOCUMENTS)
+        instance.settle()
     counted = []
     real = DocumentCounts.symmetric
     monkeypatch.setattr(DocumentCounts, "symmetric", lambda self, keep: counted.append(len(keep)) or real(self, keep))
     monkeypatch.setattr(scheduling, "check_is_due", lambda *_: False)
     with opened() as instance:
-        instance.delete(["d0-3", "d0-8"])
+        instance.delete(["doc-003", "doc-008"])
         instance.settle()
         assert (counted, instance.versions()[-1]["kind"]) == ([], "unlearn")
         fit = instance.scheduler.modeller.last
@@ -70,7 +58,8 @@ def test_a_leader_that_starts_does_not_count_the_documents(opened, monkeypatch):
 def test_false_sums_make_no_version(opened):
     """The check of an update that rests on them finds it, verify finds them, and a retraining writes them anew."""
     with opened() as instance:
-        add(instance)
+        instance.add(DOCUMENTS)
+        instance.settle()
         stored = sums_of(instance).read()
         counts = instance.reader.counts()
         stored.upper.values[0] += 1
@@ -78,7 +67,7 @@ def test_false_sums_make_no_version(opened):
             sums_of(instance).write(stored.words, SymmetricCounts.of(stored.upper), counts, lease)
         assert not passed(instance.verify())
     with opened() as instance:
-        instance.delete(["d0-3"])
+        instance.delete(["doc-003"])
         instance.settle()
         last = instance.versions()[-1]
         assert (last["kind"], instance.status()["self_check"]["passed"]) == ("unlearn", False)
@@ -91,8 +80,9 @@ def test_a_model_is_learned_cold_if_the_changes_since_are_gone(opened, monkeypat
     updates = []
     monkeypatch.setattr(modelling, "update", lambda *given: updates.append(given))
     with opened() as instance:
-        add(instance)
-        instance.delete(["d0-3", "d0-8"])
+        instance.add(DOCUMENTS)
+        instance.settle()
+        instance.delete(["doc-003", "doc-008"])
         for ingest in instance.ingests:
             list(ingest.drain())
             # The second generation of changes that begins removes the one with the deletions.

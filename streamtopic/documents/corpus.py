@@ -192,12 +192,28 @@ def _document_in(record: Mapping[str, Any]) -> Document:
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:
-    """Return classes by task: `labels` if it is an object, and one `label` as the task `label`. Others are left out."""
-    found: dict[object, object] = {"label": record.get("label")}
+    """Return classes by task: `labels` if it is an object, and one `label` as the task `label`."""
+    found = {}
     labels = record.get("labels")
     if isinstance(labels, dict):
-        found |= labels
-    return {str(task): str(value) for task, value in found.items() if isinstance(value, str | int) and value != ""}
+        for task, value in labels.items():
+            if (named := _class_name(value)) is not None:
+                found[str(task)] = named
+    label = record.get("label")
+    # A list of one label represents that label. A head predicts one class, so a list of several is left out.
+    if isinstance(label, list) and len(label) == 1:
+        (label,) = label
+    if (named := _class_name(label)) is not None:
+        found.setdefault("label", named)
+    return found
+
+
+def _class_name(value: object) -> str | None:
+    """Return the class that a label names, None for a value that names none."""
+    if isinstance(value, float) and value.is_integer():
+        # A column of whole numbers in which some are missing.
+        value = int(value)
+    return str(value) if value != "" and isinstance(value, str | int) else None
 
 
 def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[int, int], None] | None = None) -> Corpus:

@@ -50,7 +50,9 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         b'{"id": 7, "text": "x", "label": "sport"}',
         b'{"id": 8, "text": "x", "labels": {"a": "b"}}',
         b'{"id": 9, "text": "x", "label": ["p", "q"]}',
-        b'{"id": 12, "text": "x", "label": 3, "labels": {"a": 2, "label": "b"}}',
+        b'{"id": 10, "text": "x", "label": ["earn"]}',
+        b'{"id": 11, "text": "x", "label": []}',
+        b'{"id": 12, "text": "x", "label": 3.0, "labels": {"a": 2.0}}',
         b'{"id": 13, "text": "x", "label": 3.5, "labels": {"a": NaN}}',
         b'{"id": 14, "counts": {"x": 2}}',
     ]
@@ -59,7 +61,9 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         ("7", {"label": "sport"}),
         ("8", {"a": "b"}),
         ("9", {}),
-        ("12", {"label": "b", "a": "2"}),
+        ("10", {"label": "earn"}),
+        ("11", {}),
+        ("12", {"label": "3", "a": "2"}),
         ("13", {}),
         ("14", {}),
     ]

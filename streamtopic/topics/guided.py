@@ -51,11 +51,6 @@ class GuidedRows:
     rows: Int64
     remarks: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def shares(self) -> Float:
-        """The rows brought to sum 1, (g, n)."""
-        return np.asarray(self.rows / self.rows.sum(axis=1)[:, None])
-
     def without(self, ended: Mask, reason: str) -> "GuidedRows":
         """Return the topics without those that have ended. ended: (g,)."""
         going_on = np.flatnonzero(~ended).tolist()

@@ -183,12 +183,16 @@ class Sets:
         """Return the sets of the paper's learner: every anchor alone, and no guided topic."""
         group = np.full(n, -1, np.int64)
         group[choice] = np.arange(len(choice))
-        return cls(choice, group, GuidedRows((), np.zeros((0, n), np.int64)))
+        return cls(choice, group, _no_guides(n))
 
     def rows(self, q: SymmetricCounts) -> Int64:
         """Return the rows that represent topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
         found = grouped_rows(q, self.group, len(self.choice))
         return np.concatenate([found, self.guided.rows])
+
+
+def _no_guides(n: int) -> GuidedRows:
+    return GuidedRows((), np.zeros((0, n), np.int64))
 
 
 def choose_sets(
@@ -217,7 +221,7 @@ def choose_sets(
         choice = farthest_rows(q, candidates, mass, r)
         return Sets.of_anchors(choice, q.n)
     candidate_words = [words[k] for k in candidates]
-    guided = tandem_rows(q, mass, words, options)
+    guided = tandem_rows(q, mass, words, options) if options.guided else _no_guides(q.n)
     # Anchors are chosen in addition to guided topics. If one of these ends, they are chosen once more without it.
     while r or guided.topics:
         choice, group, independent = _beside_guides(q, mass, candidates, candidate_words, r, guided)
@@ -250,7 +254,8 @@ def _beside_guides(
     if not found:
         return none, group, np.ones(len(guided.topics), np.bool_)
     topics = found + len(guided.topics)
-    E, own = coordinates(q, mass, candidates, words, topics, guided.shares[:, candidates])
+    shares = guided.rows / guided.rows.sum(axis=1)[:, None]
+    E, own = coordinates(q, mass, candidates, words, topics, shares[:, candidates])
     independent = independent_rows(own)
     if not independent.all():
         return none, group, independent

@@ -140,11 +140,19 @@ def test_the_first_record_of_a_request_counts(started, clock):
     assert tombstones(service) == IDS[:1]
 
 
-def test_as_many_requests_are_open_as_may_be(started, monkeypatch):
+@pytest.mark.parametrize(
+    ("limit", "most", "named"),
+    [
+        ("MOST_OPEN", 1, {"documents": IDS[:1]}),
+        ("MOST_OPEN_DOCUMENTS", 2, {"documents": IDS[2:4]}),
+        ("MOST_OPEN_DOCUMENTS", 2, {"documents": (), "subjects": ("s0", "s1")}),
+    ],
+)
+def test_as_many_requests_are_open_as_may_be(started, monkeypatch, limit, most, named):
     """Others wait in their topic until one has ended."""
-    monkeypatch.setattr("streamtopic.service.requests.request_mover.MOST_OPEN", 1)
+    monkeypatch.setattr(f"streamtopic.service.requests.request_mover.{limit}", most)
     service = started(hold_seconds=600.0)
-    first = service.door.receive(IDS[:1]).request.id
+    first = service.door.receive(**named).request.id
     assert service.leader.move_requests()["taken"] == 1
     second = service.door.receive(IDS[1:2]).request.id
     assert service.leader.move_requests()["taken"] == 0

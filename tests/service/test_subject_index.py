@@ -25,7 +25,10 @@ def test_the_index_holds_no_subject(world):
 
 
 def test_the_same_content_about_another_person_is_no_deletion(world):
-    """Naming the subjects of documents that are there costs no capacity and makes no receipt."""
+    """Naming the subjects of documents that are there costs no capacity and makes no receipt.
+
+    A partition without a state has no documents of anybody.
+    """
     world.send(*(add(f"d{n}") for n in range(10)))
     world.drain()
     metas = [ingest.state.meta.accepted for ingest in world.ingests]
@@ -34,5 +37,7 @@ def test_the_same_content_about_another_person_is_no_deletion(world):
     index = SubjectIndex(world.connection, world.topics.model, world.partitions)
     found = [name.decode() for p in range(world.partitions) for name in index.documents(["alice"], p)]
     assert sorted(found) == [f"d{n}" for n in range(10) if n != 3]
+    one_more = SubjectIndex(world.connection, world.topics.model, world.partitions + 1)
+    assert one_more.count(["alice", "bob", "nobody"]) == {"alice": 9, "bob": 1, "nobody": 0}
     assert not world.forgets()
     assert [ingest.state.meta.accepted for ingest in world.ingests] == metas

@@ -85,6 +85,8 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
         service.door.cancel(kept)
     service.settle()
     assert tombstones(service) == IDS[2:3]
+    # Nor does the log name its documents any longer than those of a request that was done.
+    assert service.door.pending(cancelled) is None
     with pytest.raises(UsageError, match="no request"):
         service.door.cancel("nobody")
 
@@ -125,6 +127,8 @@ def test_a_wave_of_people_counts_those_who_are_gone_already(started):
     second = service.door.receive([], subjects=["s1"]).request.id
     service.settle()
     assert [state(service, one) for one in (first, second)] == [RequestState.COMPLETED, RequestState.PAUSED]
+    # Who has to decide is told how many documents it is about.
+    assert service.door.requests.get(second).known == 4
 
 
 def test_the_first_record_of_a_request_counts(started, clock):

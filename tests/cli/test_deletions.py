@@ -108,6 +108,11 @@ def labelled(on, tmp_path):
 
 def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled, program, instance):
     """The number is shown first, nothing is deleted without a yes, and all receipts are those of one request."""
+    for unknown, known in (
+        ("section=golf", "its classes are 'sport'"),
+        ("part=golf", "there are labels of 'label', 'section'"),
+    ):
+        assert labelled("delete", "--label", unknown, "--yes", status=2).strip().endswith(known)
     said = labelled("delete", "--label", "section=sport", status=2)
     assert "deletes 5 documents" in said
     assert "--yes" in said

@@ -15,6 +15,7 @@ from streamtopic.state import (
     StoredBase,
 )
 from streamtopic.state.meta import Place
+from streamtopic.state.model_state import remove_model
 from streamtopic.streams import Message
 
 SETTINGS = ModelSettings(2, 256)
@@ -151,3 +152,12 @@ def test_a_request_is_removed_by_who_acted_on_it_only(state):
     assert second.startswith("retrain:")
     state.fulfil(second)
     assert state.requested() is None
+
+
+def test_a_model_goes_with_every_key(state, connection, model):
+    """Whoever waits is told how many keys are gone; settings and lease are the last."""
+    stage(state, state.acquire("a", 60_000))
+    keys, told = {*connection.names(f"{{st:{model}[:}}]*")}, []
+    assert remove_model(connection, model, lambda gone, _: told.append(gone)) == len(keys)
+    assert told == [len(keys) - 2]
+    assert remove_model(connection, model, lambda *_: None) == 0

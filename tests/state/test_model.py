@@ -92,6 +92,18 @@ def test_versions_have_no_gaps_and_no_second_content(state):
     assert [version for version, _ in state.releases()] == [1, 2, 5]
 
 
+def test_versions_of_the_ledger_are_adopted_in_order(state):
+    """One that is recorded already, or was before the newest, changes nothing; the ledger decides between two."""
+    lease = state.acquire("one", 60_000)
+    known = {n: {"entry": json.dumps({"version": n, "release": f"{n:064x}"})} for n in (1, 3)}
+    other = {"entry": json.dumps({"version": 3, "release": "e" * 64})}
+    told = [state.adopt(lease, version, known[version]) for version in (1, 1, 3, 1, 3)]
+    assert told == [Applied(), AlreadyApplied(), Applied(), AlreadyApplied(), AlreadyApplied()]
+    assert state.adopt(lease, 3, other) == Applied()
+    assert [version for version, _ in state.releases()] == [1, 3]
+    assert state.releases(1)[0][1]["entry"] == other["entry"]
+
+
 def test_a_new_base_replaces_the_old_one(connection, state):
     """The base is read whole, whatever it was before; old parts are left to expire."""
     lease = state.acquire("one", 60_000)

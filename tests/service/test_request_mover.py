@@ -166,6 +166,23 @@ def test_as_many_requests_are_open_as_may_be(started, monkeypatch, limit, most, 
     assert [one.id for one in service.door.requests.open()] == [second]
 
 
+@pytest.mark.parametrize("behind", ["many records are not counted", "a transaction is open"])
+def test_people_wait_for_records_that_nobody_has_counted(started, monkeypatch, behind):
+    """A record may give a document to somebody else, so many of them are counted first, and hidden ones waited for."""
+    service = started()
+    service.add([documents()[0]._replace(subjects=("s0",))])
+    service.settle()
+    service.door.receive([], subjects=["s0"])
+    service.add(documents()[1:3])
+    with monkeypatch.context() as patch:
+        if behind == "a transaction is open":
+            patch.setattr(type(service.log), "written_end", lambda log, *place: log.end(*place) + 1)
+        else:
+            patch.setattr("streamtopic.service.requests.request_mover._MOST_BEHIND", 1)
+        assert service.leader.move_requests()["sent"] == 0
+    assert service.leader.move_requests()["sent"] == 1
+
+
 def test_who_leads_no_more_deletes_nothing(started, monkeypatch):
     """Another scheduler may have carried the request out, and a producer may have used the ids again since."""
     service = started()

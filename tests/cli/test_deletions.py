@@ -102,6 +102,8 @@ def test_documents_of_a_label_go_once_their_number_is_confirmed(on, program, ins
     path = tmp_path / "labelled.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     on("add", path)
+    for unknown, known in (("section=golf", "it has 'sport'"), ("part=golf", "no document has a label of this task")):
+        assert on("delete", "--label", unknown, "--yes", status=2).strip().endswith(known)
     said = on("delete", "--label", "section=sport", status=2)
     assert "deletes 5 documents" in said
     assert "--yes" in said

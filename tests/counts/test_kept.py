@@ -78,18 +78,23 @@ def test_they_are_the_counts_of_the_documents(first, second, keep, size):
 @settings(max_examples=60)
 @given(st.lists(documents, min_size=1, max_size=5), st.data())
 def test_any_history_leaves_the_counts_of_what_is_there(pool, data):
-    """Documents come and go in any order, equal ones among them: only which are there matters, and no block is left."""
+    """Documents come and go in any order, equal ones among them: only which are there matters, and no block is left.
+
+    They may be in one block or in several, of which some change.
+    """
     held, there = kept([]), []
-    for _ in range(data.draw(st.integers(0, 12))):
-        if there and data.draw(st.booleans()):
-            gone = data.draw(st.permutations(there))[: data.draw(st.integers(1, len(there)))]
-            held = held.minus(DocumentBatch.build(gone))
-            for document in gone:
-                there.remove(document)
-        else:
-            more = data.draw(st.lists(st.sampled_from(pool), max_size=4))
-            held = held.plus(DocumentBatch.build(more))
-            there += more
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kept_module, "_BLOCK", data.draw(st.sampled_from([3, 1000])))
+        for _ in range(data.draw(st.integers(0, 12))):
+            if there and data.draw(st.booleans()):
+                gone = data.draw(st.permutations(there))[: data.draw(st.integers(1, len(there)))]
+                held = held.minus(DocumentBatch.build(gone))
+                for document in gone:
+                    there.remove(document)
+            else:
+                more = data.draw(st.lists(st.sampled_from(pool), max_size=4))
+                held = held.plus(DocumentBatch.build(more))
+                there += more
     assert agree(held, there)
     assert held.documents == len(there) == sum(block.documents for block in held.blocks)
     empty = held.minus(DocumentBatch.build(there))

@@ -19,7 +19,7 @@ from streamtopic.errors import StateMismatch
 from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.signed import Erased, LedgerProof
-from streamtopic.state.deletions import Marks, ResidueState, Stage
+from streamtopic.state.deletions import Marks, Outstanding, Residue, ResidueState, Stage
 from streamtopic.streams import FileLog, open_log
 from waiting import until
 
@@ -327,3 +327,41 @@ def test_marks_are_few_and_never_too_early(steps, offset):
     assert (found is None) == (first is None)
     assert found is None or found >= first
     assert found is None or marks.by(found) > offset
+
+
+ENDS = st.fixed_dictionaries({0: st.integers(0, 9), 1: st.integers(0, 9)})
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, *Stage]), ENDS), max_size=25), ENDS)
+def test_marks_say_of_each_deletion_which_stages_it_has_reached(steps, some):
+    """They are few numbers in place of a book of deletions, whose answers they give."""
+    residue, book = Residue(), {0: [], 1: []}
+    for now, (stage, ends) in enumerate(steps, 1):
+        if stage is not None:
+            residue.move(stage, {p: min(end, len(book[p])) for p, end in ends.items()}, now)
+            for partition, end in ends.items():
+                for deletion in book[partition][:end]:
+                    deletion.setdefault(stage, now)
+            continue
+        # Each record deletes a document.
+        for partition in (p for p, end in ends.items() if end > 4):
+            book[partition].append({"counted": now})
+            traces = residue.of(partition)
+            traces.left = traces.left.moved(len(book[partition]), len(book[partition]))
+            traces.counted = traces.counted.moved(len(book[partition]), now)
+            residue.traces[partition] = traces
+    for partition, known in book.items():
+        for offset, deletion in enumerate(known):
+            assert residue.reached(partition, offset) == {stage: deletion.get(stage) for stage in Stage}
+    for stage in Stage:
+        left = [one for known in book.values() for one in known if stage not in one]
+        before = [one for partition, known in book.items() for one in known[: some[partition]] if stage not in one]
+        assert (residue.behind(stage), residue.behind(stage, some)) == (bool(left), bool(before))
+        since = min((one["counted"] for one in left), default=None)
+        assert residue.waiting()[stage] == Outstanding(len(left), since)
+    for time in (None, 3, 9):
+        passed = {}
+        for partition in residue.traces:
+            both = [max(one.get(Stage.STATE, 99), one.get(Stage.LOG, 99)) for one in book[partition]]
+            passed[partition] = sum(at <= (time or 98) for at in both)
+        assert residue.passed(Stage.STATE, Stage.LOG, by_ms=time) == passed

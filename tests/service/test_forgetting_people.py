@@ -130,6 +130,19 @@ def test_what_comes_while_the_request_runs_goes_too(service):
     assert of_alice(service) == {"a0"}
 
 
+def test_documents_that_keep_coming_hold_no_request_open(service, monkeypatch):
+    """After some rounds all that is left came later than the request."""
+    monkeypatch.setattr("streamtopic.service.requests.request_mover.MOST_ROUNDS", 3)
+    request, rounds = forget_alice(service), []
+    for k in range(4):
+        service.leader.move_requests()
+        rounds.append(service.door.requests.get(str(request)).rounds)
+        service.add(two_topics(0, 1, "alice", prefix=f"late{k}-"))
+        service.count()
+    assert rounds == [1, 2, 3, 3]
+    assert service.door.requests.get(str(request)).state is RequestState.COUNTED
+
+
 @pytest.mark.parametrize("moment", ["at once", "sent", "after"])
 def test_a_request_that_is_sent_twice_is_one(service, moment):
     """Whenever a client repeats it: one receipt of the request, and what came after its end stays."""

@@ -179,7 +179,10 @@ def test_the_index_of_people_holds_no_subject(connection, tmp_path):
 
 
 def test_the_same_content_about_another_person_is_no_deletion(connection, tmp_path):
-    """Naming the subjects of documents that are there costs no capacity and makes no receipt."""
+    """Naming the subjects of documents that are there costs no capacity and makes no receipt.
+
+    A partition without a state has no documents of anybody.
+    """
     world = opened(connection, tmp_path, 2)
     world.send(*(add(f"d{n}", {"x": 2}) for n in range(10)))
     world.drain()
@@ -190,5 +193,7 @@ def test_the_same_content_about_another_person_is_no_deletion(connection, tmp_pa
     index = SubjectIndex(world.connection, world.topics.model, world.partitions)
     found = [name.decode() for p in range(world.partitions) for name in index.documents(["alice"], p)]
     assert sorted(found) == [f"d{n}" for n in range(10) if n != 3]
+    one_more = SubjectIndex(world.connection, world.topics.model, world.partitions + 1)
+    assert one_more.count(["alice", "bob", "nobody"]) == {"alice": 9, "bob": 1, "nobody": 0}
     assert not world.forgets()
     assert [ingest.state.meta.accepted for ingest in world.ingests] == metas

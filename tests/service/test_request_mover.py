@@ -85,6 +85,8 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
         service.door.cancel(kept)
     service.settle()
     assert tombstones(service) == IDS[2:3]
+    # Nor does the log name its documents any longer than those of a request that was done.
+    assert service.door.pending(cancelled) is None
     with pytest.raises(UsageError, match="no request"):
         service.door.cancel("nobody")
 
@@ -125,6 +127,8 @@ def test_a_wave_of_people_counts_those_who_are_gone_already(started):
     second = service.door.receive([], subjects=["s1"]).request.id
     service.settle()
     assert [state(service, one) for one in (first, second)] == [RequestState.COMPLETED, RequestState.PAUSED]
+    # Who has to decide is told how many documents it is about.
+    assert service.door.requests.get(second).known == 4
 
 
 def test_the_first_record_of_a_request_counts(started, clock):
@@ -140,11 +144,19 @@ def test_the_first_record_of_a_request_counts(started, clock):
     assert tombstones(service) == IDS[:1]
 
 
-def test_as_many_requests_are_open_as_may_be(started, monkeypatch):
+@pytest.mark.parametrize(
+    ("limit", "most", "named"),
+    [
+        ("MOST_OPEN", 1, {"documents": IDS[:1]}),
+        ("MOST_OPEN_DOCUMENTS", 2, {"documents": IDS[2:4]}),
+        ("MOST_OPEN_DOCUMENTS", 2, {"documents": (), "subjects": ("s0", "s1")}),
+    ],
+)
+def test_as_many_requests_are_open_as_may_be(started, monkeypatch, limit, most, named):
     """Others wait in their topic until one has ended."""
-    monkeypatch.setattr("streamtopic.service.requests.request_mover.MOST_OPEN", 1)
+    monkeypatch.setattr(f"streamtopic.service.requests.request_mover.{limit}", most)
     service = started(hold_seconds=600.0)
-    first = service.door.receive(IDS[:1]).request.id
+    first = service.door.receive(**named).request.id
     assert service.leader.move_requests()["taken"] == 1
     second = service.door.receive(IDS[1:2]).request.id
     assert service.leader.move_requests()["taken"] == 0
@@ -152,6 +164,23 @@ def test_as_many_requests_are_open_as_may_be(started, monkeypatch):
     service.leader.move_requests()
     assert service.leader.move_requests()["taken"] == 1
     assert [one.id for one in service.door.requests.open()] == [second]
+
+
+@pytest.mark.parametrize("behind", ["many records are not counted", "a transaction is open"])
+def test_people_wait_for_records_that_nobody_has_counted(started, monkeypatch, behind):
+    """A record may give a document to somebody else, so many of them are counted first, and hidden ones waited for."""
+    service = started()
+    service.add([documents()[0]._replace(subjects=("s0",))])
+    service.settle()
+    service.door.receive([], subjects=["s0"])
+    service.add(documents()[1:3])
+    with monkeypatch.context() as patch:
+        if behind == "a transaction is open":
+            patch.setattr(type(service.log), "written_end", lambda log, *place: log.end(*place) + 1)
+        else:
+            patch.setattr("streamtopic.service.requests.request_mover._MOST_BEHIND", 1)
+        assert service.leader.move_requests()["sent"] == 0
+    assert service.leader.move_requests()["sent"] == 1
 
 
 def test_who_leads_no_more_deletes_nothing(started, monkeypatch):

@@ -47,6 +47,18 @@ def test_records_keep_documents(documents, offset, labels):
         assert [other.body == one.body for other in stored] == same
 
 
+@pytest.mark.parametrize("step", [1, 100, 20_000])
+def test_long_documents_read_back(step):
+    """Memory is reserved for all numbers of a record, however many words it has and however far apart they are."""
+    words, counts = np.arange(400, dtype=np.int32) * step, np.full(400, 20, np.int32)
+    batch = DocumentBatch.build([[Passage(8000, words, counts)] * 3])
+    records = Records.of(encode_records(batch, [2**53], [{}]))
+    found = decode_batch(records, np.arange(400 * step), EVERY_OFFSET)
+    assert found.offsets.tolist() == [2**53]
+    assert found.batch.words.tolist() == batch.words.tolist()
+    assert found.batch.counts.tolist() == batch.counts.tolist()
+
+
 GOOD = bytes([0, 0, 1, 3, 2, 0, 1, 0])
 """Offset 0, no labels, one passage of three tokens: word 0 once, word 1 twice."""
 

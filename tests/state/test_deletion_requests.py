@@ -86,8 +86,9 @@ def test_what_is_on_its_way_cannot_be_recalled(state):
 
 
 def test_the_brake_counts_what_nobody_has_looked_at(requests):
-    """Approved and cancelled requests count no longer; a window reaches to both sides."""
-    first, second = taken(requests, "a", 3, 100 * MINUTE), taken(requests, "b", 5, 130 * MINUTE)
+    """Approved and cancelled requests count no longer; a window reaches to both sides; the oldest comes first."""
+    second, first = taken(requests, "b", 5, 130 * MINUTE), taken(requests, "a", 3, 100 * MINUTE)
+    assert requests.open() == [first, second]
     tally = {100: 3, 130: 5, 230: 7}
     near = [received_near(one, tally) for one in (first, second, request("c", 7, 230 * MINUTE))]
     assert near == [8, 8, 7]

@@ -182,6 +182,8 @@ def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, mon
         run.sum()
         run.state.tidy()
     assert len(run.state.lexicon) <= 2 * 7 + 12
+    # Those of the last document, and the two that its change took away.
+    assert run.state.meta.words == 3 + 2
     assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
 
 

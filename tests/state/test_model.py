@@ -15,6 +15,7 @@ from streamtopic.state import (
     Stale,
 )
 from streamtopic.state.meta import Place
+from streamtopic.state.model_state import remove_model
 from streamtopic.streams import Message
 
 SETTINGS = ModelSettings(2, 256)
@@ -91,6 +92,18 @@ def test_versions_have_no_gaps_and_no_second_content(state):
     assert [version for version, _ in state.releases()] == [1, 2, 5]
 
 
+def test_versions_of_the_ledger_are_adopted_in_order(state):
+    """One that is recorded already, or was before the newest, changes nothing; the ledger decides between two."""
+    lease = state.acquire("one", 60_000)
+    known = {n: {"entry": json.dumps({"version": n, "release": f"{n:064x}"})} for n in (1, 3)}
+    other = {"entry": json.dumps({"version": 3, "release": "e" * 64})}
+    told = [state.adopt(lease, version, known[version]) for version in (1, 1, 3, 1, 3)]
+    assert told == [Applied(), AlreadyApplied(), Applied(), AlreadyApplied(), AlreadyApplied()]
+    assert state.adopt(lease, 3, other) == Applied()
+    assert [version for version, _ in state.releases()] == [1, 3]
+    assert state.releases(1)[0][1]["entry"] == other["entry"]
+
+
 def test_a_new_base_replaces_the_old_one(state, monkeypatch):
     """The base is read whole, whatever it was before, also if it is replaced between the reads of its two keys."""
     lease = state.acquire("one", 60_000)
@@ -158,3 +171,12 @@ def test_a_request_is_removed_by_who_acted_on_it_only(state):
     assert second.startswith("retrain:")
     state.fulfil(second)
     assert state.requested() is None
+
+
+def test_a_model_goes_with_every_key(state, connection, model):
+    """Whoever waits is told how many keys are gone; settings and lease are the last."""
+    stage(state, state.acquire("a", 60_000))
+    keys, told = {*connection.names(f"{{st:{model}[:}}]*")}, []
+    assert remove_model(connection, model, lambda gone, _: told.append(gone)) == len(keys)
+    assert told == [len(keys) - 2]
+    assert remove_model(connection, model, lambda *_: None) == 0

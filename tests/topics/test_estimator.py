@@ -58,6 +58,19 @@ def test_unlearn_equals_fit_on_the_rest(matrix, learner, sparse):
     assert warm >= 1
 
 
+def test_without_a_number_there_are_twenty_topics_or_as_many_as_can_be():
+    """Of few words the largest number is taken whose model can be made: one more is refused."""
+    rng = np.random.default_rng(0)
+    X = np.array([rng.multinomial(30, rng.dirichlet(np.full(60, 0.3))) for _ in range(300)])
+    options = {"min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0}
+    assert len(AnchorTopics(**options).fit(X).components_) == 20
+    few = X[:, :24]
+    most = len(AnchorTopics(**options).fit(few).components_)
+    assert 1 < most < 20
+    with pytest.raises(ValueError, match="topics"):
+        AnchorTopics(most + 1, **options).fit(few)
+
+
 @settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(0.01, 50))
 def test_fractional_values_are_unlearned_exactly(seed, scale):

@@ -8,7 +8,7 @@ import pytest
 from streamtopic import TextTopics
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.learner import choose_words, learn
+from streamtopic.topics.learner import candidate_positions, choose_words, learn
 from streamtopic.topics.learner_options import LearnerOptions
 
 
@@ -76,6 +76,14 @@ def test_ceiling_of_the_vocabulary_raises_the_least_frequency():
     keep, _ = chosen(frequency, 10_000, LearnerOptions(n_topics=2, min_df=1, max_words=30))
     assert len(keep) <= 30
     assert frequency[keep].min() > frequency[np.setdiff1d(np.arange(100), keep)].max()
+
+
+@pytest.mark.parametrize(("learner", "most", "found"), [("default", 3, [0, 1, 3]), ("paper", 3, [0, 1, 2, 3, 4])])
+def test_the_most_frequent_words_may_be_anchors(learner, most, found):
+    """Of equally frequent ones the first; the published learner knows no such bound."""
+    frequency, frequent = np.array([5, 9, 5, 7, 5, 9]), np.arange(6) < 5
+    options = LearnerOptions(n_topics=2, learner=learner, max_candidates=most)
+    assert candidate_positions(frequency, frequent, options).tolist() == found
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])

@@ -108,6 +108,8 @@ def test_every_field_of_an_entry_is_there(kind):
         ("version", {"created": -1}),
         ("version", {"created": 253_402_300_800_000}),
         ("version", {"made_by": "magic"}),
+        ("version", {"epsilon": math.nan}),
+        ("version", {"sigma": math.inf}),
         ("version", {"guarantee": "none"}),
         ("receipt", {"found": 1}),
         ("receipt", {"offset": "7"}),

@@ -271,3 +271,46 @@ def test_requests_read_back(named):
     wanted = Wanted("request-1", "s" * 16, **named, trace=TRACE)
     message = encode_request(wanted)
     assert decode_request(Record("t", 0, 0, message.key, message.value, message.headers, 0)) == wanted
+
+
+def _many(count):
+    return tuple(map(str, range(count)))
+
+
+MISPLACED = tuple(Misplaced(str(k), 5, False) for k in range(1001))
+LIMITED = {
+    "documents": ({"documents": _many(1000)}, {"documents": _many(1001)}),
+    "subjects": ({"subjects": _many(100)}, {"subjects": _many(101)}),
+    "misplaced": ({"misplaced": MISPLACED[:1000]}, {"misplaced": MISPLACED}),
+    "of ingest": ({"misplaced": MISPLACED[:1]}, {"misplaced": MISPLACED[:1], "documents": ("d",)}),
+    "of ingest, people": ({"misplaced": MISPLACED[:1]}, {"misplaced": MISPLACED[:1], "subjects": ("s",)}),
+    "people or documents": ({"subjects": ("s",)}, {"subjects": ("s",), "documents": ("d",)}),
+    "something": ({"documents": ("d",)}, {}),
+    "id": ({"id": "r" * 100, "documents": ("d",)}, {"id": "r" * 101, "documents": ("d",)}),
+    "salt": ({"salt": "s" * 64, "documents": ("d",)}, {"salt": "s" * 65, "documents": ("d",)}),
+    "subject": ({"subjects": ("s" * 256,)}, {"subjects": ("s", "s" * 257)}),
+}
+
+
+@pytest.mark.parametrize(("fits", "refused"), LIMITED.values(), ids=LIMITED)
+def test_requests_have_limits(fits, refused):
+    """What is just within a limit is encoded; what is just beyond is refused before anybody writes it."""
+    encode_request(Wanted(**{"id": "r", "salt": "s" * 16, **fits}))
+    with pytest.raises(InvalidEvent):
+        encode_request(Wanted(**{"id": "r", "salt": "s" * 16, **refused}))
+
+
+def test_records_of_requests_are_read_up_to_a_mebibyte():
+    """A larger one is refused unread; so is a misplaced deletion whose parts have other types."""
+
+    def read(size=0, **fields):
+        value = json.dumps({"salt": "s" * 16, **fields}).encode()
+        return decode_request(Record("t", 0, 0, b"r", value + b" " * (size - len(value)), (), 0))
+
+    assert read(1 << 20, documents=["d"]).documents == ("d",)
+    assert read(misplaced=[["d", 5, True, "r", "", ""]]).misplaced == (Misplaced("d", 5, True, "r"),)
+    with pytest.raises(InvalidEvent, match="at most 1048576 bytes"):
+        read((1 << 20) + 1, documents=["d"])
+    for wrong in ([5, 5, True, "r", "", ""], ["d", 5.0, True, "r", "", ""], ["d", 5, True, 7, "", ""]):
+        with pytest.raises(InvalidEvent):
+            read(misplaced=[wrong])

@@ -16,7 +16,7 @@ def test_key_files(tmp_path):
     private, public = tmp_path / "keys" / "signing.key", tmp_path / "keys" / "signing.pub"
     made = SigningKey.generate(NAME)
     made.save(private)
-    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (private, public)] == [0o600, 0o644]
     key = SigningKey.load(private)
     assert (key.name, key.public) == (NAME, made.public)
     sources = [public, str(public), public.read_text(), f"  {made.public}\n", made.public]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamtopic.state.meta import METAS, read_meta
+from streamtopic.state.meta import POSITIONS, read_position
 
 
 class Crash(BaseException):
@@ -50,5 +50,5 @@ def put_back(connection, copy, *patterns):
 
 def skip_records(connection, keys, records):
     """Move the position of a partition on, as if so many records had been counted."""
-    meta = read_meta(connection, keys)
-    connection.call("HSET", keys.meta, "facts", METAS.pack(replace(meta, next_offset=meta.next_offset + records)))
+    meta = read_position(connection, keys)
+    connection.call("HSET", keys.meta, "facts", POSITIONS.pack(replace(meta, next_offset=meta.next_offset + records)))

@@ -8,7 +8,7 @@ from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.service import assembly, instance, leading, sending
-from streamtopic.service.inspection.examination import concerns, examine
+from streamtopic.service.inspection.doctor import concerns, examine
 from streamtopic.service.inspection.facts import ModelFacts, status_fields, versions_of
 from streamtopic.service.opened import opened
 from streamtopic.service.requests.request_door import RequestDoor

@@ -31,11 +31,11 @@ from streamtopic.audit.games import (
 from streamtopic.counts import Counts
 from streamtopic.errors import UsageError
 from streamtopic.privacy.accounting import gaussian_scale
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["CONFIDENCE", "AuditPlan", "AuditResult", "Played", "audit"]
+__all__ = ["CONFIDENCE", "AuditPlan", "AuditResult", "GameResult", "audit"]
 
 # Games whose bounds share the error: one whole model, three edges, heads, theorem mode and private mode.
 _GAMES = 7
@@ -75,7 +75,7 @@ class AuditPlan:
         """Probability that the bounds of one game are wrong; over all games it adds up to 1 - CONFIDENCE."""
         return (1 - CONFIDENCE) / _GAMES
 
-    def enough(self, guarantee: Guarded) -> int:
+    def enough(self, guarantee: CalibratedGuarantee) -> int:
         """Return the draws of each run in each game.
 
         Raises UsageError if the plan's draws cannot show a fault, or if the usual draws would take hours.
@@ -92,14 +92,14 @@ class AuditPlan:
             )
         return self.draws or max(_USUAL_DRAWS, least)
 
-    def controls(self, guarantee: Guarded) -> int:
+    def controls(self, guarantee: CalibratedGuarantee) -> int:
         """Return the draws of each run in each control, which show its fault at this claim."""
         mu = 1 / gaussian_scale(guarantee.epsilon, guarantee.delta)
         return max(least_draws(mu, self.error), _LEAST_DRAWS)
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class GameResult:
     """A game and its finding.
 
     claim: epsilon of the game's claim.
@@ -133,14 +133,14 @@ class AuditResult:
     controls: of broken noise.
     """
 
-    guarantee: Guarded
+    guarantee: CalibratedGuarantee
     plan: AuditPlan
     m: int
     n: int
     r: int
     documents: tuple[Forgotten, ...]
-    games: tuple[Played, ...]
-    controls: tuple[Played, ...]
+    games: tuple[GameResult, ...]
+    controls: tuple[GameResult, ...]
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ class AuditResult:
 def audit(
     counts: Counts,
     options: LearnerOptions,
-    guarantee: Guarded,
+    guarantee: CalibratedGuarantee,
     plan: AuditPlan | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditResult:
@@ -209,10 +209,10 @@ def audit(
         steps += 1
         progress(steps, MOST_SETS + _GAMES + _CONTROLS)
 
-    def played(game: Game, times: int) -> Played:
+    def played(game: Game, times: int) -> GameResult:
         finding = play(game, times, plan.error, generator)
         done()
-        return Played(game.name, game.epsilon, game.distance, finding)
+        return GameResult(game.name, game.epsilon, game.distance, finding)
 
     retrained, documents = hardest(counts, options, done)
     # Some corpora give fewer forget sets.
@@ -228,7 +228,7 @@ def audit(
     return AuditResult(guarantee, plan, counts.documents, n, r, documents, tuple(games), tuple(controls))
 
 
-def _whole(hardest: Forgotten, retrained: TopicFit, guarantee: Guarded) -> Game:
+def _whole(hardest: Forgotten, retrained: TopicFit, guarantee: CalibratedGuarantee) -> Game:
     """Return the game of a whole model, unlearned or retrained."""
     unlearned = hardest.model.A
     # Models over other words differ for certain, and the exact comparison has said so: the retrained one plays alone.

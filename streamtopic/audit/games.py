@@ -32,7 +32,7 @@ from streamtopic.paper.theorem import TheoremOptions, plan_theorem
 from streamtopic.privacy.accounting import Composition, gaussian_epsilon, gaussian_scale
 from streamtopic.privacy.head_noise import HeadConstants, head_sensitivity, release_task_weights
 from streamtopic.privacy.keystream import NoiseKey, NoiseSeed, draw_normals
-from streamtopic.privacy.noise import Guarded, NoisePlan, add_noise, plan_noise, release_matrix
+from streamtopic.privacy.noise import CalibratedGuarantee, NoisePlan, add_noise, plan_noise, release_matrix
 from streamtopic.privacy.private_counts import SeriesNoise
 from streamtopic.topics.heads import HeadTask
 
@@ -157,7 +157,7 @@ class Game:
         return float(np.sqrt(sum(squares)))
 
 
-def certified(guarantee: Guarded) -> Mechanism:
+def certified(guarantee: CalibratedGuarantee) -> Mechanism:
     """Return the noise of published topics by the function that publishing calls, before columns are projected."""
 
     def noised(values: Float64, seed: NoiseSeed) -> Float64:
@@ -166,7 +166,7 @@ def certified(guarantee: Guarded) -> Mechanism:
     return noised
 
 
-def edges(A: Float64, guarantee: Guarded, generator: np.random.Generator) -> tuple[Game, Game, Game]:
+def edges(A: Float64, guarantee: CalibratedGuarantee, generator: np.random.Generator) -> tuple[Game, Game, Game]:
     """Return games at the edge of the certificate: two runs that are 2 tolerance apart, the greatest distance.
 
     A: (n, r), a model; a small one is cut out of it, 128 words and 4 topics, at least half of its numbers 0.
@@ -205,7 +205,7 @@ def _scaled(direction: Float64, length: float) -> Float64:
     return np.asarray(length * direction / np.linalg.norm(direction))
 
 
-def broken(games: tuple[Game, Game, Game], guarantee: Guarded) -> tuple[Game, ...]:
+def broken(games: tuple[Game, Game, Game], guarantee: CalibratedGuarantee) -> tuple[Game, ...]:
     """Return the games with a fault each; an audit that misses one of them shows nothing."""
     two, spread, versions = games
     tenth = replace(guarantee, tolerance=guarantee.tolerance / 10)
@@ -325,7 +325,7 @@ def _cut(A: Float64) -> Float64:
     return np.asarray(small / np.where(total > 0, total, 1.0))
 
 
-def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
+def heads_game(guarantee: CalibratedGuarantee, generator: np.random.Generator) -> Game:
     """Return a game of two heads released together, each as far apart in the two runs as its sensitivity allows."""
     task = HeadTask(ridge=1e-3, tolerance=1e-6)
     # Any constants will do: they scale sensitivity and noise alike.
@@ -351,7 +351,7 @@ def heads_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
     return Game("two heads of withheld topics", first, second, (noised, noised), guarantee.epsilon, guarantee.delta)
 
 
-def theorem_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
+def theorem_game(guarantee: CalibratedGuarantee, generator: np.random.Generator) -> Game:
     """Return a game of A and R released in theorem mode, as far apart as the two sensitivities allow."""
     # The proof needs an epsilon below 1. Together A and R spend more than one of them.
     epsilon = min(guarantee.epsilon, 0.5)
@@ -369,7 +369,7 @@ def theorem_game(guarantee: Guarded, generator: np.random.Generator) -> Game:
     return Game(name, (A, R), (other_A, other_R), mechanisms, spent, guarantee.delta)
 
 
-def private_game(guarantee: Guarded) -> Game:
+def private_game(guarantee: CalibratedGuarantee) -> Game:
     """Return a game of the versions of a period in private mode: a document with two contents, or none of it."""
     epsilon = max(guarantee.epsilon, 1.0)
     noise = SeriesNoise(_PERIOD, gaussian_scale(epsilon, guarantee.delta))

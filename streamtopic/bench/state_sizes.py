@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from streamtopic.state.connection import BUCKETS, Connection, PartitionKeys
-from streamtopic.state.meta import read_meta
+from streamtopic.state.meta import read_position
 
 __all__ = ["Sizes", "measure"]
 
@@ -34,7 +34,7 @@ class Sizes:
 
 def measure(connection: Connection, keys: PartitionKeys) -> Sizes:
     """Measure a partition. Raises StateMissing, ComponentUnreachable."""
-    held = read_meta(connection, keys).words
+    held = read_position(connection, keys).words
     names = [keys.statistics, *keys.changes, *(keys.documents(bucket) for bucket in range(BUCKETS))]
     usage = [("MEMORY", "USAGE", key, "SAMPLES", _SAMPLES) for key in names]
     words, even, odd, *documents = (int(size or 0) for size in connection.batch(usage))

@@ -20,7 +20,7 @@ from streamtopic.counts import Counts, count
 from streamtopic.paper.capacity_formulas import ModelConstants, base_capacity
 from streamtopic.paper.theorem import UTILITY_LOSS, TheoremOptions, guaranteed_error, plan_theorem
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import Guarded, release_matrix
+from streamtopic.privacy.noise import CalibratedGuarantee, release_matrix
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -91,7 +91,7 @@ class Deletions:
         part = count(self.documents.take(np.sort(gone)), len(self.whole.words), self.options.weighting)
         fit = learn(Counts(self.whole.words, self.whole.cooccurrence - part), self.options)
         seed = _KEY.of("truth", len(gone)).seed(str(gone.tobytes()))
-        noised = release_matrix(fit.A, Guarded(EPSILON, DELTA, self.options.tolerance), seed)
+        noised = release_matrix(fit.A, CalibratedGuarantee(EPSILON, DELTA, self.options.tolerance), seed)
         return self.planted.recovery(fit.words, noised.matrix).A
 
     def worst(self, orders: list[Positions], k: int) -> float:

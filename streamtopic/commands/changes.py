@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.commands.common_arguments import Option
-    from streamtopic.service.leading import Settled
+    from streamtopic.service.leading import SettleReport
     from streamtopic.service.opened import Opened
 
 __all__ = ["COMMANDS"]
@@ -220,7 +220,7 @@ def _finish(service: Opened, report: dict[str, Any], args: argparse.Namespace) -
     return answer(args, report | asdict(settled), told, *_version_lines(settled))
 
 
-def _version_lines(settled: Settled) -> list[str]:
+def _version_lines(settled: SettleReport) -> list[str]:
     """Return a line for each version that was made, and one for the last decision with its reason."""
     made = [
         f"version {one['version']} published: {one['kind']}, {one['documents']} documents" for one in settled.versions

@@ -138,10 +138,10 @@ def _audit(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     settings = settings_of(args)
     from streamtopic.audit.attack import AuditPlan, audit
-    from streamtopic.privacy.noise import Guarded
+    from streamtopic.privacy.noise import CalibratedGuarantee
     from streamtopic.service.assembly import learner_options
 
-    guarantee = Guarded(settings.epsilon, settings.delta, settings.tolerance)
+    guarantee = CalibratedGuarantee(settings.epsilon, settings.delta, settings.tolerance)
     plan = AuditPlan(draws=args.draws, seed=args.seed)
     # Too few draws are refused now, not after the minutes that counting and learning take.
     plan.enough(guarantee)

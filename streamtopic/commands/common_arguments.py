@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from streamtopic.documents.corpus import Corpus
-    from streamtopic.service.leading import Settled
+    from streamtopic.service.leading import SettleReport
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.signed import KeyRing
@@ -191,7 +191,7 @@ def open_instance(args: argparse.Namespace, *, must_exist: bool = True) -> Abstr
     return opened(instance_settings(args, must_exist=must_exist))
 
 
-def settle(service: Opened, args: argparse.Namespace) -> Settled:
+def settle(service: Opened, args: argparse.Namespace) -> SettleReport:
     """Do all work that is due on an instance that nobody else runs, and show how far it is."""
     from streamtopic.service.leading import embedded
     from streamtopic.service.sending import silent

@@ -40,7 +40,7 @@ __all__ = ["COMMANDS", "heads_table", "topics_table", "versions_table"]
 @command()
 def _status(args: argparse.Namespace) -> int:
     """Show documents, forget set, last decision and health."""
-    from streamtopic.service.inspection.examination import concerns
+    from streamtopic.service.inspection.doctor import concerns
     from streamtopic.service.inspection.facts import ModelFacts, status_fields
 
     with open_instance(args) as service:
@@ -118,7 +118,7 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _examined(settings: Settings) -> Iterator[Finding]:
-    from streamtopic.service.inspection.examination import examine
+    from streamtopic.service.inspection.doctor import examine
     from streamtopic.service.opened import opened
     from streamtopic.service.verify import Finding
 

@@ -148,7 +148,7 @@ class DocumentBatch:
             documents=len(chosen),
         )
 
-    def holding(self, chosen: Mask) -> "DocumentBatch":
+    def with_words(self, chosen: Mask) -> "DocumentBatch":
         """Return the documents that hold a chosen word. chosen: (n,) whether a word is chosen."""
         owners = self.owners[entry_rows(self.indptr)]
         return self.take(np.unique(owners[chosen[self.words]]))

@@ -240,7 +240,7 @@ class KeptCounts:
 
         Cost: the pairs of documents that hold a chosen word.
         """
-        holders = self.passages(keep).holding(chosen)
+        holders = self.passages(keep).with_words(chosen)
         some = count(holders, len(keep), self.weighting)
         return some.touching(np.arange(len(keep)), chosen)
 

@@ -34,7 +34,7 @@ from streamtopic.pages.rendering import render
 from streamtopic.pages.version_page import chart_to_limit, spending_chart, version_facts, version_page
 from streamtopic.security.concealing import conceal
 from streamtopic.service.ingest.rejections import RefusedRecords
-from streamtopic.service.inspection.examination import concerns
+from streamtopic.service.inspection.doctor import concerns
 from streamtopic.service.inspection.facts import ModelFacts, show_gauges, status_fields, versions_of
 from streamtopic.service.requests.request_door import RequestDoor, receipts_of_request
 from streamtopic.service.watching import Watch

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy.keystream import NoiseSeed
-from streamtopic.privacy.noise import Guarded, NoisedMatrix, add_noise, plan_noise
+from streamtopic.privacy.noise import CalibratedGuarantee, NoisedMatrix, add_noise, plan_noise
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix
 
@@ -150,7 +150,7 @@ def release_task_weights(
     B: Float64,
     constants: HeadConstants,
     task: HeadTask,
-    guarded: Guarded,
+    guarded: CalibratedGuarantee,
     seed: NoiseSeed,
     *,
     together: int = 1,

@@ -19,7 +19,7 @@ from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal, nearest_step
 
 __all__ = [
-    "Guarded",
+    "CalibratedGuarantee",
     "NoisePlan",
     "NoisedMatrix",
     "add_draws",
@@ -39,7 +39,7 @@ _SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class CalibratedGuarantee:
     """The guarantee that the noise of a version is calibrated to.
 
     epsilon, delta: a version and a retraining on the same documents are (epsilon, delta)-indistinguishable.
@@ -152,7 +152,7 @@ def add_draws(
     return result
 
 
-def release_matrix(A: Float64, guarded: Guarded, seed: NoiseSeed) -> NoisedMatrix:
+def release_matrix(A: Float64, guarded: CalibratedGuarantee, seed: NoiseSeed) -> NoisedMatrix:
     """Add noise to the topics and put their columns back on the simplex. A function of A, the settings and the seed.
 
     A: (n, r), columns on the simplex.

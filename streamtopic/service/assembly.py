@@ -8,7 +8,7 @@ from streamtopic.client import ModelSubscriber
 from streamtopic.errors import CheckFailed, SettingsError, StateMissing, UsageError
 from streamtopic.monitoring.metrics import RECORDS
 from streamtopic.paper.theorem import TheoremOptions
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
@@ -69,7 +69,7 @@ def modeller_of(service: Opened) -> Modeller:
     if settings.guarantee == "private":
         return PrivateModeller(learner, _private_rule(settings), state.base)
     sums = CountsStore(service.connection, settings.model).read
-    guarded = Guarded(settings.epsilon, settings.delta, settings.tolerance)
+    guarded = CalibratedGuarantee(settings.epsilon, settings.delta, settings.tolerance)
     return CertifiedModeller(learner, guarded, carries=settings.publish == "topics", sums=sums)
 
 

@@ -15,7 +15,7 @@ from streamtopic.service.assembly import ingest_opener, modeller_of, publisher_o
 from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
 from streamtopic.service.inspection.facts import versions_of
 from streamtopic.service.publish.erasure import ResidueKeeper
-from streamtopic.service.requests.request_mover import Moved, RequestMover
+from streamtopic.service.requests.request_mover import Movements, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.service.sending import silent
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from streamtopic.service.watching import Watch
     from streamtopic.state import ModelState
 
-__all__ = ["Embedded", "Leader", "Settled", "embedded", "publish"]
+__all__ = ["Embedded", "Leader", "SettleReport", "embedded", "publish"]
 
 # A version begets another only while documents arrive; more than this many in a row would be a loop.
 MOST_VERSIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettleReport:
     """The work of one `settle`.
 
     ingested: number of events by outcome.
@@ -70,13 +70,13 @@ class Leader:
         """Give leadership up."""
         self.scheduler.close()
 
-    def move_requests(self) -> Moved:
+    def move_requests(self) -> Movements:
         """Move requests for deletions as far as they can go, if this process leads. May be repeated.
 
         Raises as RequestMover.step.
         """
         with self.scheduler.leading() as lease:
-            return Moved() if lease is None else self.mover.step(lease)
+            return Movements() if lease is None else self.mover.step(lease)
 
     def clear_residue(self, *, whole: bool = False) -> bool:
         """Remove the traces that deletions leave, if this process leads; return whether marks have moved.
@@ -140,7 +140,7 @@ class Embedded:
         update: Callable[[int, int | None], None] = silent,
         *,
         announce: Callable[[str], None] = silent,
-    ) -> Settled:
+    ) -> SettleReport:
         """Ingest all records of the log, then decide, learn and publish until nothing more is due.
 
         update: told how many records are counted, of how many.
@@ -168,7 +168,7 @@ class Embedded:
         self._clear()
         announce("")
         versions = versions_of(self.state, len(made)) if made else []
-        return Settled(dict(ingested), versions, decision, receipts)
+        return SettleReport(dict(ingested), versions, decision, receipts)
 
     def _count(self, update: Callable[[int, int | None], None]) -> Counter[str]:
         """Count the records of all partitions; return the number of events by outcome."""

@@ -21,7 +21,7 @@ from streamtopic.errors import SettingsError, StateMismatch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streamtopic.state import Meta
+    from streamtopic.state import PartitionPosition
     from streamtopic.streams import EventLog, TopicNames
 
 __all__ = [
@@ -65,7 +65,9 @@ class Departure:
         return f"{self.fault}: {self.remedy}"
 
 
-def departures(log: EventLog, topic: str, partitions: int, positions: Mapping[int, Meta]) -> list[Departure]:
+def departures(
+    log: EventLog, topic: str, partitions: int, positions: Mapping[int, PartitionPosition]
+) -> list[Departure]:
     """Return the ways in which a log is not the one that was counted.
 
     topic: the documents topic.
@@ -95,7 +97,7 @@ def departures(log: EventLog, topic: str, partitions: int, positions: Mapping[in
     return found
 
 
-def _of_offsets(log: EventLog, topic: str, partition: int, meta: Meta) -> Departure | None:
+def _of_offsets(log: EventLog, topic: str, partition: int, meta: PartitionPosition) -> Departure | None:
     begin = log.begin(topic, partition)
     end = log.end(topic, partition)
     counted = meta.next_offset
@@ -114,7 +116,7 @@ def _of_offsets(log: EventLog, topic: str, partition: int, meta: Meta) -> Depart
     return None
 
 
-def _of_topic(known: str, topic: str, partition: int, meta: Meta) -> Departure | None:
+def _of_topic(known: str, topic: str, partition: int, meta: PartitionPosition) -> Departure | None:
     counted = meta.last
     if counted is None or not (known and counted.topic) or known == counted.topic:
         return None
@@ -125,7 +127,7 @@ def _of_topic(known: str, topic: str, partition: int, meta: Meta) -> Departure |
     return Departure(partition, fault, _REMEDY)
 
 
-def _of_last_record(log: EventLog, topic: str, partition: int, meta: Meta) -> Departure | None:
+def _of_last_record(log: EventLog, topic: str, partition: int, meta: PartitionPosition) -> Departure | None:
     counted = meta.last
     if counted is None or counted.offset < log.begin(topic, partition):
         return None

@@ -31,7 +31,7 @@ from streamtopic.privacy.private_counts import (
     word_threshold,
     word_weights,
 )
-from streamtopic.service.schedule.modeller import Made, Modeller
+from streamtopic.service.schedule.modeller import ModelBeforeNoise, Modeller
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, fitted_payload, frequencies
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ class PrivateModeller(Modeller):
         """The choices that must not change within a period."""
         return {**self.options.rules, **self.rule.rules}
 
-    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:  # noqa: ARG002 -- see Modeller
+    def retrain(self, counts: DocumentCounts, capacity: int) -> ModelBeforeNoise:  # noqa: ARG002 -- see Modeller
         """Begin a period."""
         return self._made(counts, None)
 
-    def unlearn(self, counts: DocumentCounts, base: Base) -> Made:
+    def unlearn(self, counts: DocumentCounts, base: Base) -> ModelBeforeNoise:
         """Make the next version of a period from the documents that remain.
 
         Raises StateCorrupt if the kept base model is damaged, CannotLearn if it was replaced meanwhile.
@@ -144,9 +144,9 @@ class PrivateModeller(Modeller):
         _, kept = self.kept(base)
         return tuple(json.loads(kept.decode("utf-8", "surrogatepass")))
 
-    def _made(self, counts: DocumentCounts, base: int | None) -> Made:
+    def _made(self, counts: DocumentCounts, base: int | None) -> ModelBeforeNoise:
         """Return a model that is still to be made: its noise comes first. base: the first version of its period."""
-        return Made(
+        return ModelBeforeNoise(
             counts,
             # Chosen or named with the noise, so nobody knows them yet.
             words=(),

@@ -39,7 +39,7 @@ from streamtopic.service.instance import key_ring
 from streamtopic.service.leading import Leader
 from streamtopic.service.opened import fixed_of, open_ledger, opened
 from streamtopic.service.publish.publisher import ALIVE_EVERY, Published
-from streamtopic.service.requests.request_mover import Moved
+from streamtopic.service.requests.request_mover import Movements
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.watching import PUBLISH, Watch
@@ -75,7 +75,7 @@ def looked_at(service: Opened, watch: Watch, every: float = EVERY) -> Iterator[N
     if not watch.role:
         yield
         return
-    # Made here and not in the thread that looks: the service's parts are made by the thread that works.
+    # ModelBeforeNoise here and not in the thread that looks: the service's parts are made by the thread that works.
     _ = service.log
     state = ModelState(service.connect(), service.settings.model, fixed_of(service.settings))
     done = threading.Event()
@@ -236,7 +236,7 @@ class Leading:
     def step(self) -> bool:
         """Decide and act once; return whether that differs from the last time. A decision is reported once."""
         self._undecided.clear()
-        counted, moved = True, Moved()
+        counted, moved = True, Movements()
         try:
             # First: a Redis that was set back may have forgotten a request whose deletions are counted in part.
             moved = self.leader.move_requests()

@@ -24,7 +24,7 @@ from streamtopic.paper.algorithm1 import BaseStatistics, Remaining, remaining, r
 from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
 from streamtopic.paper.theorem import Examined, TheoremOptions, draw, examine
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.modeller import Made, Modeller, NotVerified, learn_cold
+from streamtopic.service.schedule.modeller import ModelBeforeNoise, Modeller, NotVerified, learn_cold
 from streamtopic.service.schedule.payload import (
     TOP_WORDS,
     PayloadPlan,
@@ -93,7 +93,7 @@ class TheoremModeller(Modeller):
         one = theorem_sigma(1.0, self.rule.epsilon, self.rule.delta)
         return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
 
-    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:
+    def retrain(self, counts: DocumentCounts, capacity: int) -> ModelBeforeNoise:
         """Learn a base model, and run Algorithm 1 on it with an empty forget set: the definition's reference run.
 
         Raises CannotLearn, also if the proof gives no noise for the model.
@@ -105,7 +105,7 @@ class TheoremModeller(Modeller):
             raise CannotLearn("noise", str(error)) from error
         return self._made(run, counts)
 
-    def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
+    def unlearn(self, counts: DocumentCounts, base: Base) -> ModelBeforeNoise | NotVerified:
         """Run Algorithm 1 from the kept C^S.
 
         counts: of the base model's documents that are left. If a retraining on them would have other anchors, or
@@ -147,10 +147,10 @@ class TheoremModeller(Modeller):
         # At least 1: for no deletion at all the proof gives no noise.
         return examine(left, base, replace(self.rule, deletions=max(capacity, 1)))
 
-    def _made(self, run: Examined, counts: DocumentCounts) -> Made:
+    def _made(self, run: Examined, counts: DocumentCounts) -> ModelBeforeNoise:
         """Return the model of a run."""
         self.last = run.found
-        return Made(
+        return ModelBeforeNoise(
             counts,
             words=run.left.words,
             anchors=run.base.anchors,

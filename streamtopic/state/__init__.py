@@ -26,12 +26,12 @@ from streamtopic.state.connection import AlreadyApplied, Applied, Connection, Ou
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectIndex, Suppressed
 from streamtopic.state.document_counts import ChangedDocuments, DocumentCounts
 from streamtopic.state.document_records import StoredDocument
-from streamtopic.state.meta import CutGone, LastRecord, Meta, ModelSettings
+from streamtopic.state.meta import CutGone, LastRecord, ModelSettings, PartitionPosition
 from streamtopic.state.model_state import Base, Lease, ModelState, OutboxEntry
 from streamtopic.state.partition_writer import (
     MAX_FLUSH_DOCUMENTS,
     MAX_STORED_BYTES,
-    Changes,
+    DocumentChanges,
     Flush,
     PartitionWriter,
     PreparedBatch,
@@ -49,9 +49,9 @@ __all__ = [
     "Applied",
     "Base",
     "ChangedDocuments",
-    "Changes",
     "Connection",
     "CutGone",
+    "DocumentChanges",
     "DocumentCounts",
     "Flush",
     "Forget",
@@ -60,11 +60,11 @@ __all__ = [
     "LastRecord",
     "Lease",
     "Lexicon",
-    "Meta",
     "ModelSettings",
     "ModelState",
     "OutboxEntry",
     "Outcome",
+    "PartitionPosition",
     "PartitionWriter",
     "PreparedBatch",
     "Reader",

@@ -106,7 +106,7 @@ class PartitionKeys:
 
     @property
     def subject_secret(self) -> str:
-        """Hash: the secret that digests subjects, under `secret`; Meta's `through`. It outlives a rebuild."""
+        """Hash: the secret that digests subjects, and `through` of the position. It outlives a rebuild."""
         return f"{self.tag}:people"
 
     def subjects(self, bucket: int) -> str:

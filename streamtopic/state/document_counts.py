@@ -39,7 +39,16 @@ from streamtopic.state.document_records import (
     decode_batch,
     unpack_names,
 )
-from streamtopic.state.meta import METAS, ChangeEntry, CutGone, Meta, Place, came_and_went, read_changes, require_keys
+from streamtopic.state.meta import (
+    POSITIONS,
+    ChangeEntry,
+    CutGone,
+    PartitionPosition,
+    Place,
+    came_and_went,
+    read_changes,
+    require_keys,
+)
 from streamtopic.words.lexicon import Lexicon, word_text
 
 __all__ = [
@@ -76,7 +85,7 @@ class PartitionCut:
 
     partition: int
     keys: PartitionKeys
-    meta: Meta
+    meta: PartitionPosition
     before: int
 
 
@@ -173,7 +182,7 @@ class DocumentCounts:
         return any(cut.before < cut.meta.next_offset for cut in self.cuts)
 
     @property
-    def positions(self) -> dict[int, Meta]:
+    def positions(self) -> dict[int, PartitionPosition]:
         """Partition to its position at the cut."""
         return {cut.partition: cut.meta for cut in self.cuts}
 
@@ -201,7 +210,7 @@ class DocumentCounts:
 
         Only documents that hold a chosen word are counted.
         """
-        holders = [part.found.batch.holding(chosen) for part in self._parts(keep)]
+        holders = [part.found.batch.with_words(chosen) for part in self._parts(keep)]
         some = count(DocumentBatch.stacked(holders), len(keep), self.weighting)
         return some.touching(np.arange(len(keep)), chosen)
 
@@ -346,7 +355,7 @@ class _PartitionReader:
         records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
         documents = msgpack.unpackb(names, raw=True) if ids else ()
         found = decode_batch(records, positions, self._cut.before)
-        place = METAS.unpack(facts).place if facts else Place(0, "")
+        place = POSITIONS.unpack(facts).place if facts else Place(0, "")
         return place, Part(documents, records, found)
 
     def went(self, buckets: range, positions: Int64, place: Place, there: Part) -> list[Part]:

@@ -1,6 +1,6 @@
 """The position of a partition, and its history: what readers follow, and whether its keys are there.
 
-    Meta               offset, versions and counters
+    PartitionPosition               offset, versions and counters
     ChangeEntry        the documents that came and those that went with one commit
     WordStatistics     the words of live documents with their statistics as of a moment
 
@@ -32,15 +32,15 @@ from streamtopic.state.document_records import Records
 
 __all__ = [
     "CHANGES",
-    "METAS",
     "MOST_UNSUMMED",
+    "POSITIONS",
     "SETTINGS",
     "STATE_FORMAT",
     "ChangeEntry",
     "CutGone",
     "LastRecord",
-    "Meta",
     "ModelSettings",
+    "PartitionPosition",
     "Place",
     "WordStatistics",
     "came_and_went",
@@ -48,7 +48,7 @@ __all__ = [
     "check_settings",
     "pack_numbers",
     "read_changes",
-    "read_meta",
+    "read_position",
     "read_statistics",
     "require_keys",
     "stored_settings",
@@ -269,7 +269,7 @@ class LastRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meta:
+class PartitionPosition:
     """The position of a partition, and its counters. Times are milliseconds since 1970.
 
     settings: of the model.
@@ -333,10 +333,10 @@ class Meta:
         return self.removed > self.trimmed
 
 
-METAS = Codec(Meta, "a partition's position cannot be read: run `streamtopic rebuild`")
+POSITIONS = Codec(PartitionPosition, "a partition's position cannot be read: run `streamtopic rebuild`")
 
 
-def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
+def read_position(connection: Connection, keys: PartitionKeys) -> PartitionPosition:
     """Return the position of a partition.
 
     Raises StateMissing if there is no state, StateMismatch for one of another format, StateCorrupt.
@@ -352,14 +352,14 @@ def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
 _FIELDS = "schema", "facts"
 
 
-def _parsed(stored: Sequence[bytes | None]) -> Meta | None:
-    """Return the position in these fields, None without any. Raises as `read_meta`."""
+def _parsed(stored: Sequence[bytes | None]) -> PartitionPosition | None:
+    """Return the position in these fields, None without any. Raises as `read_position`."""
     number, facts = stored
     if number is None and facts is None:
         return None
     # Before any other field is read: those of another format may be missing, which is not damage.
     check_format(number or b"")
-    return METAS.unpack(facts or b"")
+    return POSITIONS.unpack(facts or b"")
 
 
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:

@@ -29,13 +29,13 @@ from streamtopic.state.connection import (
 )
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.meta import (
-    METAS,
+    POSITIONS,
     SETTINGS,
     STATE_FORMAT,
     ModelSettings,
     check_format,
     check_settings,
-    read_meta,
+    read_position,
     stored_settings,
 )
 from streamtopic.state.reader import RemainingBase
@@ -427,7 +427,7 @@ def record(connection: Connection, model: str, settings: ModelSettings) -> None:
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
     """Return the number of documents that a partition's state counts; 0 without a state that this program can read."""
     with suppress(StateMissing, StateMismatch, StateCorrupt):
-        return read_meta(connection, ModelKeys(model).partition(partition)).documents
+        return read_position(connection, ModelKeys(model).partition(partition)).documents
     return 0
 
 
@@ -469,7 +469,7 @@ def _remove_position(connection: Connection, keys: PartitionKeys) -> Outcome:
     facts = connection.call("HGET", keys.meta, "facts")
     reached = 0
     with suppress(StateCorrupt):
-        reached = METAS.unpack(facts or b"").next_offset
+        reached = POSITIONS.unpack(facts or b"").next_offset
     through = connection.call("HGET", keys.subject_secret, "through")
     # It only grows: a removal that was broken off and repeated finds the position where the new counting began.
     noted = max(reached, int(through or 0))
@@ -509,9 +509,9 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
     """Note that the changes of a partition, counted again, may hold traces of any earlier deletion."""
     # A compacted log does not name those deletions any more, so the mark is at the end of the counted log.
     keys = ModelKeys(model).partition(partition)
-    meta = read_meta(connection, keys)
+    meta = read_position(connection, keys)
     noted = replace(meta, removed=meta.next_offset, removals=1, trimmed=0, summed_next=0)
-    connection.call("HSET", keys.meta, "facts", METAS.pack(noted))
+    connection.call("HSET", keys.meta, "facts", POSITIONS.pack(noted))
 
 
 def remove_base(connection: Connection, model: str) -> None:

@@ -1,7 +1,8 @@
 """The one writer of a partition: `prepare` a batch of records, resolve it, `apply` the changes.
 
-    Changes -> Flush    documents as they are stored, words with their ids, and the commands that write all of it
-    PartitionWriter     looks documents up, bounds a flush, plans and commits it
+    DocumentChanges   documents that come and go
+    Flush             the same as they are stored, words with their ids, and the commands that write all of it
+    PartitionWriter   looks documents up, bounds a flush, plans and commits it
 
 No caller sees a word id. Every write of a writer is Stale as soon as another process opens the partition.
 """
@@ -34,19 +35,19 @@ from streamtopic.state.deletions import Forget, Forgets
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
 from streamtopic.state.meta import (
     CHANGES,
-    METAS,
     MOST_UNSUMMED,
+    POSITIONS,
     STATE_FORMAT,
     ChangeEntry,
     CutGone,
     LastRecord,
-    Meta,
     ModelSettings,
+    PartitionPosition,
     WordStatistics,
     came_and_went,
     check_settings,
     read_changes,
-    read_meta,
+    read_position,
     read_statistics,
     require_keys,
 )
@@ -57,7 +58,7 @@ __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
     "MAX_STORED_BYTES",
-    "Changes",
+    "DocumentChanges",
     "Flush",
     "PartitionWriter",
     "PreparedBatch",
@@ -82,7 +83,7 @@ _LIKELY = 0.97
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class DocumentChanges:
     """The net effect of the records before `next_offset`.
 
     added, removed: at most one each for a document; a replaced document is in both. Those removed are as they are in
@@ -113,8 +114,8 @@ class Flush:
     steps: commands that write all of it.
     """
 
-    base: Meta
-    after: Meta
+    base: PartitionPosition
+    after: PartitionPosition
     born: Mapping[bytes, int]
     came: DocumentBatch
     went: DocumentBatch
@@ -149,7 +150,7 @@ def _index_steps(
         yield "ZADD", of.subjects(bucket), *scored
 
 
-def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+def _index_change(changes: DocumentChanges) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
     """Return the entries that come to the index of subjects, and those that leave it, both ascending.
 
     An entry is the digest of a subject and the id of a document.
@@ -187,7 +188,7 @@ class PreparedBatch:
     likely: how many records like these one flush is likely to hold.
     """
 
-    base: Meta
+    base: PartitionPosition
     live: Mapping[bytes, StoredDocument]
     numbers: Int32
     records: int
@@ -244,7 +245,7 @@ class PartitionWriter:
         """
         keys = ModelKeys(model).partition(partition)
         _create(connection, keys, settings, first_offset)
-        check_settings(model, read_meta(connection, keys).settings, settings)
+        check_settings(model, read_position(connection, keys).settings, settings)
         fence = _random_id()
         connection.change([("HSET", keys.meta, "fence", fence)], guards=[(("EXISTS", keys.meta), "1", "it is gone")])
         return cls(connection, keys, fence, clock=clock)
@@ -272,7 +273,7 @@ class PartitionWriter:
         looked_up = _before(keys, asked[looked:])
         return PreparedBatch(self.meta, stored, numbers, min(records, looked_up), max(1, likely))
 
-    def apply(self, changes: Changes) -> Outcome:
+    def apply(self, changes: DocumentChanges) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
 
         Stale if the offset, the state or the writer changed since the records were prepared. The state was read
@@ -300,7 +301,7 @@ class PartitionWriter:
     def is_set_back(self) -> bool:
         """Return whether Redis holds an older position than this writer has seen there, or none."""
         facts = self.connection.call("HGET", self.keys.meta, "facts")
-        return facts is None or METAS.unpack(facts).next_offset < self.meta.next_offset
+        return facts is None or POSITIONS.unpack(facts).next_offset < self.meta.next_offset
 
     def documents(self, ids: Iterable[bytes]) -> tuple[dict[bytes, StoredDocument], int]:
         """Return the live ones of the first of these documents, and how many of the ids were looked for.
@@ -321,7 +322,7 @@ class PartitionWriter:
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             facts, fence, looked, packed = self.connection.script(READ_DOCUMENTS, keys, arguments)
-            if (facts, fence) == (METAS.pack(self.meta), self.fence.encode()):
+            if (facts, fence) == (POSITIONS.pack(self.meta), self.fence.encode()):
                 break
             self.reload()
         found = msgpack.unpackb(packed, raw=True)
@@ -344,7 +345,7 @@ class PartitionWriter:
             self.lexicon = Lexicon(_random_id())
             self.vocabulary = self.vocabulary.renewed(self.lexicon)
 
-    def plan(self, changes: Changes) -> Flush:
+    def plan(self, changes: DocumentChanges) -> Flush:
         """Lay the changes out as a flush. Nothing is written, and the words stay as they are.
 
         Raises StateError if no id is left for a new word.
@@ -389,7 +390,7 @@ class PartitionWriter:
         steps = [*_document_steps(removed.keys() - records.keys(), records, keys), *_index_steps(named, unnamed, keys)]
         steps += self.forgets.added(changes.forgets) if changes.forgets else []
         steps.append(("HSET", keys.changes[meta.generation % 2], after.version, change))
-        steps.append(("HSET", keys.meta, "facts", METAS.pack(after)))
+        steps.append(("HSET", keys.meta, "facts", POSITIONS.pack(after)))
         return Flush(meta, after, born, came, went, steps)
 
     def commit(self, flush: Flush) -> Outcome:
@@ -415,11 +416,11 @@ class PartitionWriter:
             self.reload()
         return result
 
-    def _written(self, after: Meta) -> tuple[Command, bytes]:
+    def _written(self, after: PartitionPosition) -> tuple[Command, bytes]:
         """Return the command whose answer is this text as long as a position was written, and no other after it."""
-        return ("HGET", self.keys.meta, "facts"), METAS.pack(after)
+        return ("HGET", self.keys.meta, "facts"), POSITIONS.pack(after)
 
-    def _guards(self, base: Meta) -> list[Check]:
+    def _guards(self, base: PartitionPosition) -> list[Check]:
         """Return what must be so for a write that is based on a position."""
         fence = ("HGET", self.keys.meta, "fence")
         return [
@@ -459,9 +460,9 @@ class PartitionWriter:
             unsummed=0,
         )
         steps: list[Command] = [
-            ("SET", keys.statistics, WordStatistics(meta.place, *self.vocabulary.held()).pack()),
+            ("SET", keys.statistics, WordStatistics(meta.place, *self.vocabulary.words_to_keep()).pack()),
             ("UNLINK", keys.changes[after.generation % 2]),
-            ("HSET", keys.meta, "facts", METAS.pack(after)),
+            ("HSET", keys.meta, "facts", POSITIONS.pack(after)),
         ]
         # A repetition after a lost answer would remove changes that readers have had no time to take up.
         result = self.connection.change(steps, guards=self._guards(meta), done=self._written(after))
@@ -475,10 +476,10 @@ class PartitionWriter:
         # A document leaves the changes with the second generation that begins after it.
         return self.meta.holds_removed and self._clock() * 1000 - self.meta.summed_ms >= 250 * max_age
 
-    def _read(self) -> tuple[Meta, Vocabulary]:
+    def _read(self) -> tuple[PartitionPosition, Vocabulary]:
         """Return position and words of one state. They are read again if a change came between."""
         for _ in range(_ATTEMPTS):
-            meta = read_meta(self.connection, self.keys)
+            meta = read_position(self.connection, self.keys)
             if self.connection.call("HGET", self.keys.meta, "fence") != self.fence.encode():
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             # First: its error names what is lost, if those below name what contradicts it.
@@ -489,7 +490,7 @@ class PartitionWriter:
             except (CutGone, StateCorrupt) as found:
                 # Words and changes of two states look like damage, too.
                 error = found
-            if self.connection.call("HGET", self.keys.meta, "facts") != METAS.pack(meta):
+            if self.connection.call("HGET", self.keys.meta, "facts") != POSITIONS.pack(meta):
                 continue
             if isinstance(error, StateCorrupt):
                 raise error
@@ -497,7 +498,7 @@ class PartitionWriter:
                 return meta, vocabulary
         raise StateError(f"partition {self.partition} changes faster than it can be read: is a second ingest running?")
 
-    def _words(self, meta: Meta) -> Vocabulary:
+    def _words(self, meta: PartitionPosition) -> Vocabulary:
         """Return the words at a position. Raises CutGone, StateCorrupt."""
         known = read_statistics(self.connection, self.keys)
         vocabulary = Vocabulary(known.words, known.ids, known.totals, self.lexicon, meta.next_word)
@@ -516,9 +517,9 @@ def _create(connection: Connection, keys: PartitionKeys, settings: ModelSettings
         return
     # These outlive a rebuild: digests of subjects are made with the secret, and deletions wait for their receipts.
     through = connection.call("HGET", keys.subject_secret, "through")
-    begun = Meta(settings=settings, next_offset=first_offset, through=int(through or 0))
+    begun = PartitionPosition(settings=settings, next_offset=first_offset, through=int(through or 0))
     steps: list[Command] = [
-        ("HSET", keys.meta, "schema", STATE_FORMAT, "fence", "", "facts", METAS.pack(begun)),
+        ("HSET", keys.meta, "schema", STATE_FORMAT, "fence", "", "facts", POSITIONS.pack(begun)),
         ("HSETNX", keys.subject_secret, "secret", secrets.token_bytes(_SECRET_BYTES)),
         *Forgets(connection, keys).made(),
     ]

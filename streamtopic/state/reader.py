@@ -22,11 +22,11 @@ from streamtopic.state.document_counts import DocumentCounts, PartitionCut, Word
 from streamtopic.state.document_records import record_offset
 from streamtopic.state.meta import (
     CutGone,
-    Meta,
+    PartitionPosition,
     Place,
     WordStatistics,
     read_changes,
-    read_meta,
+    read_position,
     read_statistics,
     require_keys,
 )
@@ -51,7 +51,7 @@ class RemainingBase:
     documents: int
 
     @classmethod
-    def at(cls, positions: Mapping[int, Meta], documents: int) -> "RemainingBase":
+    def at(cls, positions: Mapping[int, PartitionPosition], documents: int) -> "RemainingBase":
         """Return what there is at these positions. documents: how many."""
         offsets = {partition: meta.next_offset for partition, meta in positions.items()}
         places = {partition: meta.place for partition, meta in positions.items()}
@@ -88,13 +88,13 @@ class Reader:
         self._table = WordTable(partitions)
         self._last: DocumentCounts | None = None
 
-    def positions(self) -> dict[int, Meta]:
+    def positions(self) -> dict[int, PartitionPosition]:
         """Return the meta of each partition, without its counts. Raises StateMismatch if there is no state."""
         return {partition: self.position(partition) for partition in range(len(self._keys))}
 
-    def position(self, partition: int) -> Meta:
+    def position(self, partition: int) -> PartitionPosition:
         """Return the meta of one partition. Raises as `positions`."""
-        return read_meta(self.connection, self._keys[partition])
+        return read_position(self.connection, self._keys[partition])
 
     def forgets(self, partition: int) -> Forgets:
         """Return the deletions of a partition that wait for their receipts."""
@@ -113,7 +113,7 @@ class Reader:
         return {document: record_offset(record) for document, record in pairs if record is not None}
 
     def counts(
-        self, *, before: Mapping[int, int] | None = None, at: Mapping[int, Meta] | None = None
+        self, *, before: Mapping[int, int] | None = None, at: Mapping[int, PartitionPosition] | None = None
     ) -> DocumentCounts:
         """Return the counts of all partitions.
 
@@ -146,7 +146,7 @@ class Reader:
                 return use(self.counts(before=before))
         return use(self.counts(before=before))
 
-    def left(self, version: int, start: RemainingBase, positions: Mapping[int, Meta]) -> RemainingBase:
+    def left(self, version: int, start: RemainingBase, positions: Mapping[int, PartitionPosition]) -> RemainingBase:
         """Return what is left of a base model at these positions, and note it for others: the leading scheduler does.
 
         version: that the base model was published as.
@@ -165,7 +165,7 @@ class Reader:
             self.connection.call("HSET", self._model.named("base"), "left", _NOTED.pack((version, found)))
         return found
 
-    def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: Meta) -> int:
+    def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: PartitionPosition) -> int:
         """Return by how many the base's documents of a partition have changed since a moment. Raises CutGone."""
         if partition not in known.places:
             raise CutGone(f"nothing is known of partition {partition}")
@@ -178,7 +178,7 @@ class Reader:
             found -= sum(record_offset(record) < before for record in change.went)
         return found
 
-    def _cuts(self, at: Mapping[int, Meta] | None) -> list[PartitionCut]:
+    def _cuts(self, at: Mapping[int, PartitionPosition] | None) -> list[PartitionCut]:
         """Return the present cut, or that of these positions."""
         metas = self.positions() if at is None else at
         numbered = enumerate(self._keys)
@@ -219,7 +219,7 @@ class Reader:
         for cut in cuts:
             # Words that have come since the statistics, or since the cut.
             first = min(self._statistics(cut).place, cut.meta.place, key=lambda place: place.version)
-            for _ in followed(self.connection, self._table, cut, first, read_meta(self.connection, cut.keys).place):
+            for _ in followed(self.connection, self._table, cut, first, read_position(self.connection, cut.keys).place):
                 pass
         words = len(self._table)
         every = np.arange(words)

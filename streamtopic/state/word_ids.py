@@ -68,7 +68,7 @@ class Vocabulary:
         if (self._totals < 0).any() or (self._totals[0] > 0).sum() != (named > 0).sum():
             raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
 
-    def held(self) -> tuple[list[bytes], Int64, Int64]:
+    def words_to_keep(self) -> tuple[list[bytes], Int64, Int64]:
         """Return the words of the next word statistics, their ids, (k,) ascending, and their statistics, (3, k).
 
         Those are the words of live documents, and of documents that have gone since the last ones.
@@ -89,7 +89,7 @@ class Vocabulary:
 
     def renewed(self, lexicon: Lexicon) -> "Vocabulary":
         """Return the same words with another lexicon, which takes them up."""
-        found = Vocabulary(*self.held(), lexicon, self.next_id)
+        found = Vocabulary(*self.words_to_keep(), lexicon, self.next_id)
         found._left[: len(self._left)] = self._left[: len(found._left)]
         return found
 

@@ -43,12 +43,12 @@ from streamtopic.topics.simplex import holders
 
 __all__ = [
     "MEMBER",
-    "beside",
     "changed_anchors",
     "choose_anchors",
     "coordinates",
     "independent_rows",
     "super_anchors",
+    "without_directions",
 ]
 
 MEMBER = 0.6
@@ -119,7 +119,7 @@ def choose_anchors(E: Float) -> Positions:
     return np.asarray(np.sort(chosen))
 
 
-def beside(E: Float, guided: Float) -> Float:
+def without_directions(E: Float, guided: Float) -> Float:
     """Return E without the directions of guided rows, (c, r - g). Inner products are those of the rest of each row.
 
     E: (c, r) rows of the candidates.

@@ -32,11 +32,11 @@ from streamtopic.counts import CountSource, SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import (
-    beside,
     choose_anchors,
     coordinates,
     independent_rows,
     super_anchors,
+    without_directions,
 )
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.guided import GuidedRows, ended_topics, tandem_rows
@@ -259,7 +259,7 @@ def _beside_guides(
     independent = independent_rows(own)
     if not independent.all():
         return none, group, independent
-    chosen = choose_anchors(beside(E, own))
+    chosen = choose_anchors(without_directions(E, own))
     group[candidates] = super_anchors(E, chosen, own)
     return candidates[chosen], group, independent
 

@@ -16,7 +16,7 @@ from streamtopic.documents.events import MAX_TEXT, MAX_VALUE, Delete, decode, en
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.state import MAX_STORED_BYTES, Changes, ModelSettings, PartitionWriter, Reader
+from streamtopic.state import MAX_STORED_BYTES, DocumentChanges, ModelSettings, PartitionWriter, Reader
 from streamtopic.streams import FileLog, Record, TopicNames
 from streamtopic.streams.event_log import MAX_HEADERS
 from streamtopic.words import text as words_of_text
@@ -174,7 +174,7 @@ def _counted(state, text, offset):
     """Count one record and commit it."""
     record = Record("t", 0, offset, b"d%d" % offset, msgpack.packb({"op": "add", "text": text}), (), 0)
     added = decode_all([record], state.lexicon, 1).documents
-    state.commit(state.plan(Changes(next_offset=offset + 1, added=added)))
+    state.commit(state.plan(DocumentChanges(next_offset=offset + 1, added=added)))
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.instance import provision, topic_settings
 from streamtopic.settings import Settings, load
 from streamtopic.state import ModelSettings
-from streamtopic.state.meta import METAS
+from streamtopic.state.meta import POSITIONS
 from streamtopic.streams import FileLog, TopicNames, open_log
 from waiting import until
 
@@ -146,7 +146,7 @@ def test_a_log_that_is_whole_is_not_refused(counted):
         assert service.status()["healthy"]
         # The last record of the state is the one that compaction took.
         now = dataclasses.replace(service.reader.position(0), last=position.last)
-        service.connection.call("HSET", keys.meta, "facts", METAS.pack(now))
+        service.connection.call("HSET", keys.meta, "facts", POSITIONS.pack(now))
         service.add(two_topics(30, 10))
         service.settle()
         assert service.status()["healthy"]

@@ -16,7 +16,7 @@ from streamtopic.counts import Counts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Ingredients
 from streamtopic.service.schedule.scheduler import describe
@@ -175,7 +175,7 @@ def published(made, base, kind, version):
 
 def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
-    modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
+    modeller = CertifiedModeller(options, CalibratedGuarantee(1.0, 1e-6, options.tolerance))
     made = modeller.retrain(source, 50)
     return modeller, made, Base(1, RemainingBase({}, {}, source.documents), made.anchors, 50)
 

@@ -10,7 +10,7 @@ from kafka_topics import HASTY, until_compacted
 from ledger_maker import SALT, key_of, receipt_of
 from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch
-from streamtopic.service.inspection.examination import examine_log
+from streamtopic.service.inspection.doctor import examine_log
 from streamtopic.service.instance import provision, topic_settings
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.settings import Settings

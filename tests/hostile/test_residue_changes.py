@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from added_documents import added_documents
 from streamtopic.counts import Weighting
-from streamtopic.state import Applied, Changes, Forget, ForgetKind, ModelSettings, PartitionWriter
+from streamtopic.state import Applied, DocumentChanges, Forget, ForgetKind, ModelSettings, PartitionWriter
 from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
 from streamtopic.state.meta import CHANGES, read_statistics
 
@@ -34,7 +34,7 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
         Forget(place, name, kind, "r", b"", have.offset, 1, 1)
         for place, (name, have) in enumerate(stored.items(), start=end - len(stored))
     ]
-    changes = Changes(end, added_documents(state, *added), stored, forgets)
+    changes = DocumentChanges(end, added_documents(state, *added), stored, forgets)
     assert state.commit(state.plan(changes)).__class__.__name__ == "Applied"
 
 
@@ -53,7 +53,7 @@ def held(state):
 
 def live(state):
     """Numbers of the words that live documents hold."""
-    _, numbers, totals = state.vocabulary.held()
+    _, numbers, totals = state.vocabulary.words_to_keep()
     return set(numbers[totals[0] > 0].tolist())
 
 

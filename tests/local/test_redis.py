@@ -13,7 +13,7 @@ from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
-from streamtopic.state import Applied, Changes, Connection, ModelSettings, PartitionWriter, Reader
+from streamtopic.state import Applied, Connection, DocumentChanges, ModelSettings, PartitionWriter, Reader
 from waiting import alive, until, until_written
 
 HOLD = """
@@ -50,7 +50,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
     with LocalRedis(tmp_path) as server, Connection(server.url) as connection:
         state = PartitionWriter.open(connection, "m", 0, ModelSettings(1, Weighting().cap))
         documents = added_documents(state, *((f"d{k}".encode(), k, [(3, {"x": 2, "y": 1})]) for k in range(20)))
-        assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
+        assert state.commit(state.plan(DocumentChanges(20, added=documents))) == Applied()
         before = counted(server.url)
         until_written(connection)
         os.kill(server.pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ from streamtopic.local import LocalRedis
 from streamtopic.pages import web_pages
 from streamtopic.pages.service_view import ServiceView
 from streamtopic.pages.web_pages import PAGES
-from streamtopic.service.inspection.examination import concerns
+from streamtopic.service.inspection.doctor import concerns
 from streamtopic.settings import Settings
 from streamtopic.signed import Alive
 from strict_html import Strict

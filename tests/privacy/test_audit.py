@@ -5,11 +5,11 @@ import pytest
 from streamtopic.audit.attack import AuditPlan, audit
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.topics.learner_options import LearnerOptions
 
 OPTIONS = LearnerOptions(n_topics=3, max_df=1.0)
-GUARANTEE = Guarded(1.0, 1e-6, 1e-7)
+GUARANTEE = CalibratedGuarantee(1.0, 1e-6, 1e-7)
 PLAN = AuditPlan(draws=600, whole=8)
 
 
@@ -45,10 +45,10 @@ def test_an_unlearning_that_keeps_the_document_fails_the_audit(counts, short, mo
 
 def test_too_few_draws_for_a_weak_claim_are_refused(counts):
     """At a small epsilon more draws are needed to see a fault: said before anything is learned, with the number."""
-    weak = Guarded(0.05, 1e-6, 1e-7)
+    weak = CalibratedGuarantee(0.05, 1e-6, 1e-7)
     with pytest.raises(UsageError, match="give at least"):
         audit(counts, OPTIONS, weak, PLAN)
     assert AuditPlan().enough(weak) > AuditPlan().enough(GUARANTEE)
-    for hopeless in (Guarded(1e-4, 1e-6, 1e-7), Guarded(60.0, 1e-6, 1e-7)):
+    for hopeless in (CalibratedGuarantee(1e-4, 1e-6, 1e-7), CalibratedGuarantee(60.0, 1e-6, 1e-7)):
         with pytest.raises(UsageError, match="give so many yourself"):
             AuditPlan().enough(hopeless)

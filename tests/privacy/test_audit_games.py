@@ -9,9 +9,9 @@ import pytest
 from streamtopic.audit.games import broken, certified, edges, heads_game, play, private_game, theorem_game
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import Guarded, plan_noise, release_matrix
+from streamtopic.privacy.noise import CalibratedGuarantee, plan_noise, release_matrix
 
-GUARANTEE = Guarded(1.0, 1e-6, 1e-7)
+GUARANTEE = CalibratedGuarantee(1.0, 1e-6, 1e-7)
 A = np.random.default_rng(1).dirichlet(np.full(300, 0.1), 5).T
 DRAWS, ERROR = 400, 0.01
 
@@ -49,7 +49,7 @@ def test_the_noise_audited_is_the_noise_published():
 @pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_real_noise_keeps_what_it_claims(epsilon):
     """No game of real noise, of heads and of theorem mode included, shows more than its claim."""
-    guarantee = Guarded(epsilon, 1e-6, 1e-7)
+    guarantee = CalibratedGuarantee(epsilon, 1e-6, 1e-7)
     generator = np.random.default_rng(4)
     games = [*small_games(guarantee), theorem_game(guarantee, generator)]
     # These two take the most time, and their noise is scaled as that of the others.
@@ -61,7 +61,7 @@ def test_real_noise_keeps_what_it_claims(epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_every_fault_is_found(epsilon):
     """No noise, little noise, naive addition and noise used twice each show more than the claim."""
-    guarantee = Guarded(epsilon, 1e-6, 1e-7)
+    guarantee = CalibratedGuarantee(epsilon, 1e-6, 1e-7)
     found = {game.name: playing(game, 1_000) for game in broken(small_games(guarantee), guarantee)}
     assert {name: one.bound > epsilon for name, one in found.items()} == dict.fromkeys(found, True)
 

@@ -14,7 +14,7 @@ from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.head_noise import head_constants, head_sensitivity, release_task_weights
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.heads import (
     HeadTask,
@@ -25,7 +25,7 @@ from streamtopic.topics.heads import (
 )
 
 SEED = NoiseKey(bytes(range(32))).of("news", 1).seed("digest", "sport")
-GUARDED = Guarded(1.0, 1e-6, 1e-9)
+GUARDED = CalibratedGuarantee(1.0, 1e-6, 1e-9)
 N, R = 40, 4
 WORDS = tuple(f"w{k:02d}" for k in range(N))
 ANCHORS = WORDS[:R]
@@ -139,7 +139,7 @@ def test_heads_of_one_version_spend_epsilon_together(heads, epsilon):
         task = HeadTask(ridge=10.0 ** -(k % 4), tolerance=1e-8)
         constants = head_constants(model, data, task, 1e-9)
         B = fit_head(model, data, task).task_weights(model)
-        claim = Guarded(epsilon, 1e-6, 1e-9)
+        claim = CalibratedGuarantee(epsilon, 1e-6, 1e-9)
         release = release_task_weights(B, constants, task, claim, SEED, together=heads)
         assert 1 <= release.plan.sensitivity / head_sensitivity(constants, task) < 2 ** (1 / 8)
         assert (8 * math.log2(release.plan.sensitivity)).is_integer()
@@ -173,7 +173,7 @@ def test_bad_input_is_named():
     B = fit_head(model, data, task).task_weights(model)
     for epsilon, delta in ((0.0, 1e-6), (-1.0, 1e-6), (1.0, 0.0), (1.0, 1.0)):
         with pytest.raises(UsageError):
-            release_task_weights(B, constants, task, Guarded(epsilon, delta, 1e-9), SEED)
+            release_task_weights(B, constants, task, CalibratedGuarantee(epsilon, delta, 1e-9), SEED)
     for wrong in (B[:, :1], B * np.nan):
         with pytest.raises(UsageError, match="fit the head again"):
             release_task_weights(wrong, constants, task, GUARDED, SEED)

@@ -12,11 +12,18 @@ from scipy.stats import chisquare, norm
 from streamtopic.errors import UsageError
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey, box_muller, draw_normals, exact_normal
-from streamtopic.privacy.noise import Guarded, add_noise, grid_of, plan_noise, project_columns, release_matrix
+from streamtopic.privacy.noise import (
+    CalibratedGuarantee,
+    add_noise,
+    grid_of,
+    plan_noise,
+    project_columns,
+    release_matrix,
+)
 
 KEY = NoiseKey(bytes(range(32)))
 SEED = KEY.of("news", 1).seed("digest")
-GUARANTEE = Guarded(1.0, 1e-6, 1e-7)
+GUARANTEE = CalibratedGuarantee(1.0, 1e-6, 1e-7)
 
 
 def simplex(n, r, seed=0):

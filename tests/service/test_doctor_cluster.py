@@ -7,7 +7,7 @@ import pytest
 from embedded_service import Service
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.local import LocalRedis
-from streamtopic.service.inspection.examination import examine_redis
+from streamtopic.service.inspection.doctor import examine_redis
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 

@@ -7,7 +7,7 @@ from watched_service import Clock, Watched, documents
 
 from embedded_service import embedded
 from streamtopic.documents.corpus import Document
-from streamtopic.service.inspection.examination import concerns, judge
+from streamtopic.service.inspection.doctor import concerns, judge
 from streamtopic.service.inspection.facts import show_gauges
 
 

@@ -11,7 +11,7 @@ from shared_noise import with_noise
 from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
-from streamtopic.service.inspection.examination import examine_state
+from streamtopic.service.inspection.doctor import examine_state
 from streamtopic.service.publish import ledger_writer
 from streamtopic.signed import Alive, new_secret
 from streamtopic.state import Connection

@@ -11,7 +11,7 @@ from streamtopic.counts import Counts, count
 from streamtopic.counts.matrices import as_documents
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.service.schedule.payload import Ingredients, TaskOptions, labelled_digest, make_payload
 from streamtopic.service.verify.recount import batch_of
 from streamtopic.state.document_counts import StoredDocuments
@@ -22,7 +22,7 @@ from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.words.text import passages
 
 NOISE = NoiseKey(bytes(range(32))).of("news", 1)
-GUARDED = Guarded(1.0, 1e-6, 1e-9)
+GUARDED = CalibratedGuarantee(1.0, 1e-6, 1e-9)
 PLACES = {
     "garden": "rose tulip soil seed bloom",
     "kitchen": "oven flour butter knead",

@@ -11,7 +11,7 @@ from three_topics import leaning
 from embedded_service import embedded
 from shared_noise import with_noise
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.service.instance import secret
 from streamtopic.service.schedule.payload import Ingredients, make_payload
 
@@ -21,7 +21,7 @@ DOCUMENTS = leaning()
 def draw_again(instance, fit, counts, version):
     """Return the payload of a version of this number, made of a model with the instance's key and settings."""
     chosen = instance.settings
-    guarded = Guarded(chosen.epsilon, chosen.delta, chosen.tolerance)
+    guarded = CalibratedGuarantee(chosen.epsilon, chosen.delta, chosen.tolerance)
     key = NoiseKey(secret(chosen, "noise.key"))
     return make_payload(fit, counts, guarded, Ingredients(key.of(chosen.model, version), read=None))
 

@@ -7,8 +7,8 @@ import numpy as np
 from added_documents import added_documents
 from campaign.oracle import Life, count
 from crashes import copied, put_back
-from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter
-from streamtopic.state.meta import METAS
+from streamtopic.state import Applied, DocumentChanges, ModelSettings, PartitionWriter
+from streamtopic.state.meta import POSITIONS
 
 
 @dataclass
@@ -51,7 +51,7 @@ def plain(stored, words):
 
 def words_by_id(vocabulary):
     """Return the words of live documents by id."""
-    words, numbers, totals = vocabulary.held()
+    words, numbers, totals = vocabulary.words_to_keep()
     return {number: word for number, word, live in zip(numbers.tolist(), words, totals[0], strict=True) if live}
 
 
@@ -94,12 +94,12 @@ class Run:
         state, keys = self.state, self.state.keys
         if state.connection.call("HMGET", keys.meta, "fence", "facts") != [
             state.fence.encode(),
-            METAS.pack(state.meta),
+            POSITIONS.pack(state.meta),
         ]:
             self.state.reload()
         stored, _ = self.state.documents(self.pending)
         added = added_documents(self.state, *filter(None, self.pending.values()))
-        return self.state.plan(Changes(self.offset, added, stored))
+        return self.state.plan(DocumentChanges(self.offset, added, stored))
 
     def flush(self):
         assert self.state.commit(self.plan()) == Applied()

@@ -9,8 +9,8 @@ from state_reference import Run, as_words, difference, words_by_id
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     Applied,
-    Changes,
     CutGone,
+    DocumentChanges,
     Forget,
     ForgetKind,
     Reader,
@@ -32,7 +32,7 @@ def remove(run, number, kind=ForgetKind.DELETED):
     forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 1, 1)
     run.offset += 1
     run.live.documents.pop(document)
-    changes = Changes(run.offset, removed={document: stored}, forgets=[forget])
+    changes = DocumentChanges(run.offset, removed={document: stored}, forgets=[forget])
     assert run.state.commit(run.state.plan(changes)) == Applied()
     return forget
 

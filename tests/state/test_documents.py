@@ -10,7 +10,7 @@ from state_reference import Run, plain
 from added_documents import added_documents
 from plain_counts import all_counts
 from streamtopic.errors import CountsOverflow, StateCorrupt
-from streamtopic.state import Applied, Changes, Reader, document_counts
+from streamtopic.state import Applied, DocumentChanges, Reader, document_counts
 from streamtopic.state.connection import BUCKETS
 from streamtopic.state.document_counts import read_documents, sample_words
 
@@ -100,7 +100,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(run):
             old = run.state.documents([document])[0][document]
             renamed = added_documents(run.state, (document, old.offset, *run.live.documents[document][1:]))
             run.offset += 1
-            changes = Changes(run.offset, replace(renamed, subjects=[(people,)]), {document: old})
+            changes = DocumentChanges(run.offset, replace(renamed, subjects=[(people,)]), {document: old})
             assert run.state.commit(run.state.plan(changes)) == Applied()
     assert plain(read_documents(counts, counts.words), counts.words) == live(run)
     for found in (counts, now(run)):

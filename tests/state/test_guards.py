@@ -11,7 +11,7 @@ from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
-    Changes,
+    DocumentChanges,
     ModelSettings,
     ModelState,
     PartitionWriter,
@@ -28,7 +28,7 @@ OTHER_HISTORY = Stale("the state has another history")
 def planned(run):
     """Return a flush of one new document, not committed."""
     added = added_documents(run.state, (b"new", run.offset, ((2, {"n": 2}),)))
-    return run.state.plan(Changes(run.offset + 1, added))
+    return run.state.plan(DocumentChanges(run.offset + 1, added))
 
 
 def twin(run):
@@ -50,7 +50,7 @@ def lose(kind):
 
 def planned_by(state, offset):
     """Return another flush of one new document, not committed."""
-    return state.plan(Changes(offset + 1, added_documents(state, (b"other", offset, ((2, {"o": 2}),)))))
+    return state.plan(DocumentChanges(offset + 1, added_documents(state, (b"other", offset, ((2, {"o": 2}),)))))
 
 
 def commit_beside(run):
@@ -119,7 +119,11 @@ def test_a_zombie_learns_that_it_must_stop(run):
     """A writer that another one replaced is told so, whatever it wants to do."""
     zombie = run.state
     run.open()
-    for act in (zombie.reload, lambda: zombie.documents([b"d0"]), lambda: zombie.apply(Changes(run.offset + 1))):
+    for act in (
+        zombie.reload,
+        lambda: zombie.documents([b"d0"]),
+        lambda: zombie.apply(DocumentChanges(run.offset + 1)),
+    ):
         with pytest.raises(TakenOver):
             act()
     zombie.meta = replace(run.state.meta, unsummed=1 << 40)

@@ -10,8 +10,8 @@ from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt, StateMissing
 from streamtopic.state import (
     Applied,
-    Changes,
     CutGone,
+    DocumentChanges,
     Forget,
     ForgetKind,
     Reader,
@@ -39,7 +39,7 @@ def planned(run, number):
     added = replace(added_documents(run.state, (document, offset, passages(number))), subjects=[(digest,)])
     gone, _ = run.state.documents([f"d{number - 5}".encode()])
     kind = ForgetKind.DELETED
-    changes = Changes(
+    changes = DocumentChanges(
         offset + 1,
         added,
         gone,

@@ -94,11 +94,11 @@ def _published(fit: TopicFit, tolerance: float, version: int) -> dict[str, float
 
     from streamtopic.audit.subtraction import probabilities
     from streamtopic.privacy.keystream import NoiseSeed
-    from streamtopic.privacy.noise import Guarded, release_matrix
+    from streamtopic.privacy.noise import CalibratedGuarantee, release_matrix
     from streamtopic.topics.display import topic_correlations
 
     seed = NoiseSeed(version.to_bytes(32, "big"))
-    noised = release_matrix(fit.A, Guarded(EPSILON, DELTA, tolerance), seed)
+    noised = release_matrix(fit.A, CalibratedGuarantee(EPSILON, DELTA, tolerance), seed)
     A = noised.matrix.astype(np.float32).astype(np.float64)
     return probabilities(fit.words, A, topic_correlations(fit, A).shares)
 

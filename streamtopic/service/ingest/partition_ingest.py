@@ -17,7 +17,7 @@ from streamtopic.service.ingest.resolve import resolve
 from streamtopic.service.log_history import count_remedy, departures
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
-    Changes,
+    DocumentChanges,
     ForgetKind,
     LastRecord,
     PartitionWriter,
@@ -306,7 +306,7 @@ class Ingest:
         # Read after the end was known: a record before that end would be there by now.
         if self._records.at(offset, 1) is not None:
             return None
-        if isinstance(self.state.apply(Changes(end)), Stale):
+        if isinstance(self.state.apply(DocumentChanges(end)), Stale):
             return None
         return Progress(0, end)
 

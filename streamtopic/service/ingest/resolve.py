@@ -19,7 +19,7 @@ from streamtopic.documents.events import (
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import trace_of
 from streamtopic.service.ingest.decode import OwnTombstone
-from streamtopic.state import Changes, Forget, ForgetKind
+from streamtopic.state import DocumentChanges, Forget, ForgetKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Resolution:
     reasons: number of these pointers by reason.
     """
 
-    changes: Changes
+    changes: DocumentChanges
     rejected: Sequence[Message]
     elsewhere: Sequence[Misplaced]
     reasons: Mapping[str, int]
@@ -251,7 +251,7 @@ class _Run:
         dated = {record.timestamp_ms: record for record in self.decoded.records}
         # A document that was replaced counts on both sides: the counts of the old text go, those of the new one come.
         live = self.ready.live.items()
-        changes = Changes(
+        changes = DocumentChanges(
             next_offset=self.decoded.next_offset,
             added=replace(self.documents.take(places), offsets=self.offsets[places]),
             removed={document: old for document, old in live if self.current.get(document) is not old},

@@ -6,7 +6,7 @@
     versions_of, topics_of, heads_of, receipt_fields   versions, what they hold, and receipts, as JSON
     show_gauges     those that a monitoring system sees
 
-`examination` judges them.
+`doctor` judges them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
     from streamtopic.service.watching import Gauge, Watch
     from streamtopic.signed import Ledger, Receipt, Release
-    from streamtopic.state import Base, Meta, ModelState
+    from streamtopic.state import Base, ModelState, PartitionPosition
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Forget, Residue
 
@@ -75,7 +75,7 @@ class Counted:
     """
 
     partition: int
-    meta: Meta
+    meta: PartitionPosition
     lag: int
     waits_ms: int | None
     still: float
@@ -160,7 +160,7 @@ class ModelFacts:
             return None
 
     @cached_property
-    def positions(self) -> Mapping[int, Meta]:
+    def positions(self) -> Mapping[int, PartitionPosition]:
         """What is counted of each partition."""
         return self.reader.positions()
 
@@ -174,7 +174,7 @@ class ModelFacts:
         """How far each partition is counted."""
         return [self.counted(partition, meta) for partition, meta in self.positions.items()]
 
-    def counted(self, partition: int, meta: Meta) -> Counted:
+    def counted(self, partition: int, meta: PartitionPosition) -> Counted:
         """Return how far a partition is counted. meta: what is counted of it."""
         # Below 0 in a log that was cut, which is among the departures.
         lag = max(self.log.end(self.topic, partition) - meta.next_offset, 0)
@@ -406,7 +406,7 @@ def show_gauges(facts: ModelFacts, watch: Watch) -> None:
     watch.looked = gauges
 
 
-def _of_partitions(facts: ModelFacts, owned: Mapping[int, Meta]) -> Iterator[Gauge]:
+def _of_partitions(facts: ModelFacts, owned: Mapping[int, PartitionPosition]) -> Iterator[Gauge]:
     """Yield the gauges of the partitions that this process counts. owned: what is counted of each."""
     covered = {one.partition: one.records for one in hidden(facts.log, facts.topic, owned)}
     for partition, meta in owned.items():

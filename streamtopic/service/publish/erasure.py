@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from streamtopic.settings import Settings
-    from streamtopic.state import Meta, ModelState, Reader
+    from streamtopic.state import ModelState, PartitionPosition, Reader
     from streamtopic.streams import EventLog
 
 __all__ = ["ResidueKeeper", "superseded_from"]
@@ -111,7 +111,7 @@ class ResidueKeeper:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
 
-    def _count(self, residue: Residue, positions: Mapping[int, Meta]) -> None:
+    def _count(self, residue: Residue, positions: Mapping[int, PartitionPosition]) -> None:
         """Date the deletions that were counted, and note how many there are."""
         for partition, meta in positions.items():
             traces = residue.of(partition)
@@ -126,7 +126,9 @@ class ResidueKeeper:
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
         return cut_of(newest[0][1]) if newest and not self._state.outbox(1) else {}
 
-    def _look_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool, again: bool) -> None:
+    def _look_through(
+        self, residue: Residue, positions: Mapping[int, PartitionPosition], *, whole: bool, again: bool
+    ) -> None:
         """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
         if self._look is None:
             due = again or self._now() - residue.looked >= self._pause_ms
@@ -147,7 +149,7 @@ class ResidueKeeper:
             # Retention erased records that this pass had before it: the next step begins another one.
             self._look = None
 
-    def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[int, int]]:
+    def _pass(self, positions: Mapping[int, PartitionPosition]) -> Generator[None, None, dict[int, int]]:
         """Return, by partition, the offset before which both topics are free of deleted documents."""
         found = dict[int, int]()
         there = yield from standing_versions(self._log, self._names.releases)
@@ -167,7 +169,7 @@ class ResidueKeeper:
             found[partition] = min(superseded, *(cut.get(partition, 0) for cut in cuts))
         return found
 
-    def _free_in_state(self, residue: Residue, positions: Mapping[int, Meta]) -> dict[int, int]:
+    def _free_in_state(self, residue: Residue, positions: Mapping[int, PartitionPosition]) -> dict[int, int]:
         """Return, by partition, the offset before which nothing in Redis holds a document that was deleted."""
         published = self._published()
         base = self._base(positions)
@@ -183,7 +185,7 @@ class ResidueKeeper:
             found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes, summed)
         return found
 
-    def _base(self, positions: Mapping[int, Meta]) -> Mapping[int, int]:
+    def _base(self, positions: Mapping[int, PartitionPosition]) -> Mapping[int, int]:
         """Return, by partition, the offset before which the base model holds no deleted document."""
         counted = {partition: meta.next_offset for partition, meta in positions.items()}
         head = self._state.base_head()

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.signed import Logged
-    from streamtopic.state import Lease, Meta, Reader
+    from streamtopic.state import Lease, PartitionPosition, Reader
 
-__all__ = ["Moved", "RequestMover", "new_request"]
+__all__ = ["Movements", "RequestMover", "new_request"]
 
 MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
@@ -68,7 +68,7 @@ logger = logging.getLogger("streamtopic.service")
 
 
 Movement = Literal["taken", "paused", "sent", "counted", "completed", "lost"]
-Moved = Counter[Movement]
+Movements = Counter[Movement]
 """What one step did: how many requests it took in, paused, sent, counted, completed, and gave up."""
 
 
@@ -119,11 +119,11 @@ class RequestMover:
         # Misplaced deletions that were sent lately: ingest that was killed before its commit asks again.
         self._sent_lately: set[Misplaced] = set()
         # As they were when this step began. Requests may be many, and so may partitions.
-        self._positions: dict[int, Meta] = {}
+        self._positions: dict[int, PartitionPosition] = {}
         # Documents of each request that the brake has looked at in this step.
         self._sizes: dict[str, int] = {}
 
-    def step(self, lease: Lease) -> Moved:
+    def step(self, lease: Lease) -> Movements:
         """Move every open request as far as it can go.
 
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
@@ -131,7 +131,7 @@ class RequestMover:
         self._requests.trim(self._now_ms())
         self._read()
         found = self._requests.open()
-        moved = Moved()
+        moved = Movements()
         moved["taken"] = self._take({request.id for request in found})
         if moved["taken"]:
             found = self._requests.open()
@@ -426,7 +426,7 @@ def _is_done(one: Misplaced, home: int, receipts: Sequence[Logged]) -> bool:
     return any(receipt.partition == home and receipt.is_about(one.document, one.salt) for receipt in later)
 
 
-def _tell(moved: Moved) -> None:
+def _tell(moved: Movements) -> None:
     if paused := moved["paused"]:
         extra = {"event": "requests_paused", "requests": paused}
         logger.warning("the brake paused %d requests for deletions", paused, extra=extra)

@@ -2,7 +2,7 @@
 
 decide            the next action: a pure function of the situation, the settings and the time
 SituationReader   reads the situation, and writes nothing
-accepted, unserved, suspects, last_version   facts of it, which others show as well
+accepted, unreflected_deletions, suspects, last_version   facts of it, which others show as well
 capacity_of, changed_rules                   what a base model bears, and why an update does not fit it
 """
 
@@ -18,7 +18,7 @@ from streamtopic.service.publish.ledger_writer import recorded
 from streamtopic.service.schedule.modeller import Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import Base, Forget, Meta, ModelState, Reader, RemainingBase
+from streamtopic.state import Base, Forget, ModelState, PartitionPosition, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 from streamtopic.state.model_state import NEWEST
 
@@ -36,10 +36,10 @@ __all__ = [
     "changed_rules",
     "decide",
     "decision_text",
-    "held",
     "last_version",
     "suspects",
-    "unserved",
+    "unreflected_deletions",
+    "wait_for_requests",
 ]
 
 
@@ -134,10 +134,10 @@ def decision_text(decision: Decision) -> str:
 
 def decide(situation: Situation, settings: Settings, now_ms: int) -> Decision:
     """Return the next action, with its reason in words for an operator."""
-    return held(situation, settings) or _first(situation) or _later(situation, settings, now_ms)
+    return wait_for_requests(situation, settings) or _first(situation) or _later(situation, settings, now_ms)
 
 
-def held(situation: Situation, settings: Settings) -> Wait | None:
+def wait_for_requests(situation: Situation, settings: Settings) -> Wait | None:
     """Return why a version has to wait for the rest of what a request deletes, None if it need not."""
     if situation.forgetting_ms is None or situation.requested is not None:
         return None
@@ -247,12 +247,14 @@ def _quiet(situation: Situation, settings: Settings) -> str:
     return f"{new} new documents, fewer than {settings.update_after:.0%} of {documents}"
 
 
-def accepted(positions: Mapping[int, Meta]) -> int:
+def accepted(positions: Mapping[int, PartitionPosition]) -> int:
     """Return the number of documents that were ever accepted until these positions."""
     return sum(meta.accepted for meta in positions.values())
 
 
-def unserved(reader: Reader, positions: Mapping[int, Meta], last: Mapping[int, int] | None) -> list[tuple[int, Forget]]:
+def unreflected_deletions(
+    reader: Reader, positions: Mapping[int, PartitionPosition], last: Mapping[int, int] | None
+) -> list[tuple[int, Forget]]:
     """Return (partition, deletion) for each deletion that no version reflects.
 
     last: the cut of the newest version, None before the first.
@@ -339,7 +341,7 @@ class SituationReader:
         self._seen = {one.id: self._seen.get(one.id, self._ticks()) for one in under_way}
         self._since = self._since or self._ticks() if under_way else None
         situation = self._of_positions(self._reader.positions(), requested, failed)
-        return self._with_holding(situation, under_way)
+        return self._with_requests_under_way(situation, under_way)
 
     def splits(self, cut: Mapping[int, int]) -> Wait | None:
         """Return why a version with this cut has to wait, since it would part what a request deletes; else None.
@@ -349,9 +351,9 @@ class SituationReader:
         Raises as `read`.
         """
         parted = [one for one in self._requests.open() if one.parted_by(cut)]
-        return held(self._with_holding(Situation(0), parted), self._settings)
+        return wait_for_requests(self._with_requests_under_way(Situation(0), parted), self._settings)
 
-    def _with_holding(self, situation: Situation, requests: Iterable[DeletionRequest]) -> Situation:
+    def _with_requests_under_way(self, situation: Situation, requests: Iterable[DeletionRequest]) -> Situation:
         """Return the situation with how long these requests have held versions back."""
         now = self._ticks()
         spent = [int(1000 * (now - self._seen.get(request.id, now))) for request in requests]
@@ -360,7 +362,9 @@ class SituationReader:
         since = now if self._since is None else self._since
         return replace(situation, forgetting_ms=forgetting, holding_ms=int(1000 * (now - since)))
 
-    def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
+    def _of_positions(
+        self, positions: Mapping[int, PartitionPosition], requested: str | None, failed: str | None
+    ) -> Situation:
         last, base = last_version(self.newest()[1]), self._state.base_head()
         lost = None if last is None else self._lost(last, base)
         documents = sum(meta.documents for meta in positions.values())
@@ -373,7 +377,7 @@ class SituationReader:
         if base is None or behind is not None:
             return replace(known, behind=behind)
         left = self.left(base, positions)
-        received = [forget.received_ms for _, forget in unserved(self._reader, positions, last.cut)]
+        received = [forget.received_ms for _, forget in unreflected_deletions(self._reader, positions, last.cut)]
         # Within a period nothing is spent with a version, and an update starts from no base model.
         spent = 0.0 if periods else self.spent(base.version, self._mode.scale)
         return replace(
@@ -393,7 +397,7 @@ class SituationReader:
         """Return number and record of the newest version in Redis, 0 and {} before the first."""
         return next(iter(self._state.releases(1)), (0, {}))
 
-    def left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
+    def left(self, base: Base, positions: Mapping[int, PartitionPosition]) -> RemainingBase:
         """Return the documents of a base model that are left at some positions, or a moment before."""
         return self._reader.left(base.version, base.start, positions)
 
@@ -444,7 +448,7 @@ def changed_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | No
     return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
-def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:
+def _behind(positions: Mapping[int, PartitionPosition], last: Envelope) -> str | None:
     """Return why counts are older than the newest version, as after Redis was set back; None if they are not."""
     late = []
     for partition, meta in sorted(positions.items()):

@@ -1,7 +1,7 @@
 """Make models: one class for every mode, one value for every model, and the certified mode.
 
     Modeller           a mode; the service chooses one and hands it to the scheduler
-    Made               a model of counted documents, before noise, with the facts that its version states
+    ModelBeforeNoise               a model of counted documents, before noise, with the facts that its version states
     NotVerified        an update that must not be published, with the reason
     CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
 
@@ -24,7 +24,7 @@ from streamtopic.counts import CountSource
 from streamtopic.errors import CannotLearn, StateCorrupt
 from streamtopic.paper.algorithm1 import BaseModel
 from streamtopic.privacy.accounting import gaussian_scale
-from streamtopic.privacy.noise import Guarded
+from streamtopic.privacy.noise import CalibratedGuarantee
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, make_payload
 from streamtopic.signed import Envelope
 from streamtopic.state import Base, CutGone, DocumentCounts
@@ -38,7 +38,7 @@ __all__ = [
     "CertifiedModeller",
     "Checked",
     "Guarantee",
-    "Made",
+    "ModelBeforeNoise",
     "Modeller",
     "NotVerified",
     "check_is_due",
@@ -68,7 +68,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class ModelBeforeNoise:
     """A model of counted documents, before noise. All of it is secret, except for the facts that its version states.
 
     counts: the counts that it was made from.
@@ -139,7 +139,7 @@ class Modeller(ABC):
         return self.options.rules
 
     @abstractmethod
-    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:
+    def retrain(self, counts: DocumentCounts, capacity: int) -> ModelBeforeNoise:
         """Learn a new base model cold; return its first version.
 
         counts: of all documents.
@@ -149,7 +149,7 @@ class Modeller(ABC):
         """
 
     @abstractmethod
-    def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
+    def unlearn(self, counts: DocumentCounts, base: Base) -> ModelBeforeNoise | NotVerified:
         """Make a model of the documents that remain.
 
         counts: of all live documents; if `base_only`, of the documents of the base model that are left.
@@ -158,7 +158,7 @@ class Modeller(ABC):
         Raises CannotLearn if no model can be made of them at all.
         """
 
-    def check(self, made: Made) -> Made:
+    def check(self, made: ModelBeforeNoise) -> ModelBeforeNoise:
         """Learn an update again from its counts alone; return it with the result. By default there is nothing to check.
 
         If the two differ, the model that was learned again takes the place of the update.
@@ -213,7 +213,7 @@ class CertifiedModeller(Modeller):
     def __init__(
         self,
         options: LearnerOptions,
-        guarded: Guarded,
+        guarded: CalibratedGuarantee,
         *,
         carries: bool = True,
         sums: Callable[[], StoredCounts | None] = lambda: None,
@@ -230,7 +230,7 @@ class CertifiedModeller(Modeller):
         """As of `gaussian_scale`."""
         return gaussian_scale(self._guarded.epsilon, self._guarded.delta)
 
-    def retrain(self, counts: DocumentCounts, capacity: int) -> Made:  # noqa: ARG002 - see Modeller
+    def retrain(self, counts: DocumentCounts, capacity: int) -> ModelBeforeNoise:  # noqa: ARG002 - see Modeller
         """Learn cold, so that nothing of earlier models is left, and the privacy account begins again.
 
         Raises CannotLearn, also if the certificate does not reach the tolerance.
@@ -239,7 +239,7 @@ class CertifiedModeller(Modeller):
         self.last = self._fitted = None
         return self._made(learn_cold(counts, self.options), counts, warm=False)
 
-    def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
+    def unlearn(self, counts: DocumentCounts, base: Base) -> ModelBeforeNoise | NotVerified:  # noqa: ARG002 - see Modeller
         """Carry the model over to the documents that remain.
 
         Raises CannotLearn if no model can be made of them at all.
@@ -255,7 +255,7 @@ class CertifiedModeller(Modeller):
         except CannotLearn as error:
             return NotVerified(str(error))
 
-    def check(self, made: Made) -> Made:
+    def check(self, made: ModelBeforeNoise) -> ModelBeforeNoise:
         """See Modeller. While this runs, both models are in memory."""
         if made.fit is None:
             return made
@@ -299,11 +299,11 @@ class CertifiedModeller(Modeller):
         # near the tolerance it decides whether there is a version.
         return outcome if outcome.certificate.bound <= _SURELY * self.options.tolerance else None
 
-    def _made(self, fit: TopicFit, counts: DocumentCounts, *, warm: bool) -> Made:
+    def _made(self, fit: TopicFit, counts: DocumentCounts, *, warm: bool) -> ModelBeforeNoise:
         """Return a fit as the model of the counts that it was learned from, and keep it for the next update."""
         self.last, self._fitted = fit, counts
         tolerance = self.options.tolerance
-        return Made(
+        return ModelBeforeNoise(
             counts,
             words=fit.words,
             anchors=fit.topic_names,

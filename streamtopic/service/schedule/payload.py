@@ -31,7 +31,7 @@ from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.head_noise import HeadConstants, head_constants, release_task_weights
 from streamtopic.privacy.keystream import VersionNoise
-from streamtopic.privacy.noise import Guarded, NoisedMatrix, NoisePlan, release_matrix
+from streamtopic.privacy.noise import CalibratedGuarantee, NoisedMatrix, NoisePlan, release_matrix
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Head, Payload
 from streamtopic.state.document_counts import StoredDocuments
@@ -242,7 +242,9 @@ class PayloadPlan:
     kept: bytes = b""
 
 
-def make_payload(fit: TopicFit, source: CountSource, guarded: Guarded, ingredients: Ingredients) -> PayloadPlan:
+def make_payload(
+    fit: TopicFit, source: CountSource, guarded: CalibratedGuarantee, ingredients: Ingredients
+) -> PayloadPlan:
     """Return the payload of a version: a function of the retained documents, the settings and the noise key.
 
     source: the counts that `fit` was made from.
@@ -355,7 +357,7 @@ def head_facts(heads: Mapping[str, Head], unfitted: Mapping[str, str], tasks: Ta
     return {"heads": about, "unfitted": dict(unfitted)}
 
 
-def _heads_alone(fit: TopicFit, guarded: Guarded, counted: str, ingredients: Ingredients) -> PayloadPlan:
+def _heads_alone(fit: TopicFit, guarded: CalibratedGuarantee, counted: str, ingredients: Ingredients) -> PayloadPlan:
     """Return the payload of a version of heads in place of topics. counted: as in `labelled_digest`.
 
     Raises CannotLearn if no task has a head.

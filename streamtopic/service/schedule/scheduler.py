@@ -37,11 +37,11 @@ from streamtopic.service.schedule.decide import (
     capacity_of,
     decide,
     decision_text,
-    held,
     suspects,
-    unserved,
+    unreflected_deletions,
+    wait_for_requests,
 )
-from streamtopic.service.schedule.modeller import Checked, Made, Modeller, NotVerified, check_is_due
+from streamtopic.service.schedule.modeller import Checked, ModelBeforeNoise, Modeller, NotVerified, check_is_due
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
@@ -253,7 +253,7 @@ class Scheduler:
         decision = decide(situation, self.settings, self._situation.now())
         if isinstance(decision, Wait):
             # An obstacle stays one while the next attempt only waits for the rest of a subject's documents.
-            if situation.failed is None and held(situation, self.settings) is None:
+            if situation.failed is None and wait_for_requests(situation, self.settings) is None:
                 self._watch.blocked = ""
             return self._withdraw(lease, decision, situation)
         # One at a time: what Redis holds and the ledger lacks is the newest version, if any.
@@ -288,9 +288,9 @@ class Scheduler:
         before = base.start.offsets if self.modeller.base_only else None
         due = check_is_due(self.state.checked(), self.settings.self_check, self._situation.now())
 
-        def update(counts: DocumentCounts) -> Made | NotVerified:
+        def update(counts: DocumentCounts) -> ModelBeforeNoise | NotVerified:
             made = self.modeller.unlearn(counts, base)
-            return self.modeller.check(made) if due and isinstance(made, Made) and made.warm else made
+            return self.modeller.check(made) if due and isinstance(made, ModelBeforeNoise) and made.warm else made
 
         start = time.perf_counter()
         made = self.reader.read(update, before=before)
@@ -350,7 +350,7 @@ class Scheduler:
         self,
         lease: Lease,
         decision: Retrain | Unlearn,
-        made: Made,
+        made: ModelBeforeNoise,
         base: Base,
         seconds: dict[str, float],
         *,
@@ -418,7 +418,7 @@ class Scheduler:
         """Return the noise of a version."""
         return self._noise_key.of(self._model, version)
 
-    def _payload(self, made: Made, version: int) -> PayloadPlan:
+    def _payload(self, made: ModelBeforeNoise, version: int) -> PayloadPlan:
         """Draw the noise of a model, and fill the payload of its version with what follows."""
 
         def versions() -> list[Envelope]:
@@ -432,7 +432,7 @@ class Scheduler:
         return made.draw(found)
 
     def _envelope(
-        self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
+        self, made: ModelBeforeNoise, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
         spent = self._situation.spent(base.version, plan.shown["scale"], plan.shown["slack"])
@@ -471,7 +471,7 @@ class Scheduler:
         positions = self.reader.positions() if counts is None else counts.positions
         _, newest = self._situation.newest()
         oldest = dict[int, int]()
-        for partition, forget in unserved(self.reader, positions, cut_of(newest) if newest else None):
+        for partition, forget in unreflected_deletions(self.reader, positions, cut_of(newest) if newest else None):
             if forget.offset < positions[partition].next_offset:
                 oldest[partition] = min(forget.document_offset, oldest.get(partition, forget.document_offset))
         if not oldest:
@@ -516,7 +516,7 @@ class Scheduler:
         return reason if self.offsets() == offsets else None
 
 
-def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
+def describe(made: ModelBeforeNoise, base: Base, forgotten: int) -> dict[str, Any]:
     """Return the envelope's facts about the model.
 
     forgotten: documents of the base model that its counts do not hold any more.
@@ -603,7 +603,7 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
     return True
 
 
-def _sample(made: Made) -> DocumentBatch | None:
+def _sample(made: ModelBeforeNoise) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     with suppress(CutGone):

@@ -88,6 +88,8 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(run, monkeypatch):
     assert plain(read_documents(counts, counts.words), counts.words) == before
     assert read_documents(counts, counts.words, limit=100).ids == sampled
     assert sample_words(counts, counts.words, 100).documents == len(sampled)
+    # Those of as many hashes as hold about so many.
+    assert len(read_documents(counts, counts.words, limit=10).ids) < 30 < len(before)
     assert plain(read_documents(now(run), WORDS), WORDS) == live(run)
 
 

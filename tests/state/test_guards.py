@@ -175,6 +175,12 @@ def test_a_deletion_that_waits_keeps_its_facts(run):
     assert [one.offset for one in forgets.each(4)] == [50] == [forgets.oldest().offset]
     assert (len(forgets), forgets.mark() == before) == (1, False)
     forgets.require()
+    run.connection.call("HDEL", run.state.keys.forget_facts, 50)
+    with pytest.raises(StateCorrupt, match="has lost deletions"):
+        forgets.require()
+    forgets.mend()
+    forgets.require()
+    assert len(forgets) == 0
 
 
 def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, monkeypatch):

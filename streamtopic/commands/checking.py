@@ -113,7 +113,7 @@ def _said_by(receipt: Receipt | RequestReceipt, document: str | None) -> str:
 
 
 def _verify_version(args: argparse.Namespace, facts: dict[str, Any]) -> int:
-    """Tell the facts of a version; status 1 if the model beside the proof is another one."""
+    """Tell the facts of a version; status 1 if the model next to the proof is another one."""
     model = args.file.with_suffix("")
     same = None
     lines = [f"ok    the ledger has version {facts['version']} of {facts['model']}", _SIGNED]

@@ -200,7 +200,7 @@ def load(kind: type[T], path: Path, what: str) -> T:
 
 def save(value: object, path: Path) -> None:
     """Write a dataclass to a file, in the place of an older one. Raises UsageError if that fails."""
-    # Written beside it and renamed, so that the file is whole at any moment.
+    # Written under another name and renamed, so that the file is whole at any moment.
     beside = path.with_name(f"{path.name}.new")
     try:
         beside.write_text(write(value), encoding="utf-8")

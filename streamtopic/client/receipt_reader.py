@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.errors import InvalidRelease, StateMismatch, UsageError
 from streamtopic.signed import (
     Entry,
     Erased,
@@ -86,7 +86,7 @@ class Receipts(Closing):
 
     def __iter__(self) -> Iterator[Receipt]:
         """Yield all receipts of the ledger in its order, each once."""
-        self._ledger.catch_up()
+        self._catch_up()
         last = -1
         for page in LedgerReader(self._log, self._model, self._keys).read():
             for logged in page.entries:
@@ -149,8 +149,19 @@ class Receipts(Closing):
 
     def _named(self, name: str) -> list[Logged]:
         """Return the entries that have this name, in their order."""
-        self._ledger.catch_up()
+        self._catch_up()
         return self._ledger.find([name]).get(name, [])
+
+    def _catch_up(self) -> None:
+        size, gaps = self._ledger.ledger.size, self._ledger.ledger.gaps
+        self._ledger.catch_up()
+        ledger = self._ledger.ledger
+        # What is before the first page was missing from the beginning.
+        if size and ledger.gaps != gaps:
+            raise StateMismatch(
+                f"topic {self._topic} lacks entries that follow those that were read ({', '.join(ledger.missing)}): "
+                "find out who may write to it, and read it again by a new object"
+            )
 
 
 def _digest(request: str, salt: Salt | None) -> str:

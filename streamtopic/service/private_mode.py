@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamtopic.errors import StateCorrupt
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.private_counts import (
     UNIT,
@@ -142,7 +143,10 @@ class PrivateModeller(Modeller):
         if base is None:
             return None
         _, kept = self.kept(base)
-        return tuple(json.loads(kept.decode("utf-8", "surrogatepass")))
+        try:
+            return tuple(json.loads(kept.decode("utf-8", "surrogatepass")))
+        except ValueError:
+            raise StateCorrupt("the kept words are damaged: run `streamtopic unlearn --retrain`") from None
 
     def _made(self, counts: DocumentCounts, base: int | None) -> ModelBeforeNoise:
         """Return a model that is still to be made: its noise comes first. base: the first version of its period."""

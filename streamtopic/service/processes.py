@@ -75,7 +75,7 @@ def looked_at(service: Opened, watch: Watch, every: float = EVERY) -> Iterator[N
     if not watch.role:
         yield
         return
-    # ModelBeforeNoise here and not in the thread that looks: the service's parts are made by the thread that works.
+    # Made here and not in the thread that looks: the service's parts are made by the thread that works.
     _ = service.log
     state = ModelState(service.connect(), service.settings.model, fixed_of(service.settings))
     done = threading.Event()

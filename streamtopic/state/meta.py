@@ -1,8 +1,8 @@
 """The position of a partition, and its history: what readers follow, and whether its keys are there.
 
-    PartitionPosition               offset, versions and counters
-    ChangeEntry        the documents that came and those that went with one commit
-    WordStatistics     the words of live documents with their statistics as of a moment
+    PartitionPosition   offset, versions and counters
+    ChangeEntry         the documents that came and those that went with one commit
+    WordStatistics      the words of live documents with their statistics as of a moment
 
 Every change of the state has an entry under its version: the documents that came and those that went, as they are
 stored, with the ids of this change and of the one before. So a reader that holds counts of one moment carries them to a

@@ -14,6 +14,8 @@ from streamtopic.settings import load
 from streamtopic.signed import SigningKey
 from strict_html import Strict
 
+HOSTILE = "\"'><script>alert(1)</script><!-- & \u202e\x1b[31m </script> `x`"
+
 
 @pytest.fixture(scope="module")
 def facts(made):
@@ -37,6 +39,41 @@ def test_a_page_is_whole_and_needs_nothing_else(facts):
     ids = parsed.values("id")
     assert len(set(ids)) == len(ids)
     assert {href.removeprefix("#") for href in parsed.values("href")} - set(ids) == {"data:,"}
+
+
+def _replaced(value, words):
+    if isinstance(value, dict):
+        return {key: _replaced(item, words) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, words) for item in value]
+    return words if isinstance(value, str) else value
+
+
+def test_hostile_words_stay_words(facts):
+    """Whatever text stands anywhere in the evidence, the page has the same elements and runs nothing."""
+    facts = facts | {
+        "tasks": {
+            "heads": [
+                {"task": "t", "topics": ["w"], "classes": ["a", "b"], "documents": 3, "sigma": 1.0, "ratio": None}
+            ],
+            "unfitted": {HOSTILE: "gone"},
+            "words": {HOSTILE: {HOSTILE: ["w"]}},
+        },
+        "conditions": {
+            "checks": [{"name": "n", "value": 1.0, "relation": "<", "bound": 2.0, "source": "s", "holds": False}],
+            "constants": {HOSTILE: 1.0},
+            "vacuity": "v",
+        },
+    }
+    keep = {"anchors": [HOSTILE], "envelope": facts["envelope"]}
+    plain = Strict(version_page(_replaced(facts, "word") | keep))
+    hostile = version_page(_replaced(facts, HOSTILE) | keep)
+    attacked = Strict(hostile)
+    code = {"code"}  # text between backticks is shown as code, nothing else is made of text
+    assert [tag for tag in attacked.shape if tag not in code] == [tag for tag in plain.shape if tag not in code]
+    assert "\u202e" not in hostile
+    assert "\x1b" not in hostile
+    assert any("\\u{202e}" in text for _, text in attacked.text)
 
 
 def test_no_document_is_named(facts, made):

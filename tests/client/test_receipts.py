@@ -135,6 +135,8 @@ def test_a_ledger_that_was_made_again_proves_nothing_of_the_one_before(maker, lo
         receipts.find("r-3", salt=SALT)
     for offset in (5, 6, 7):
         again.append(again.receipt(offset))
+    with pytest.raises(StateMismatch, match=r"news\.ledger lacks entries that follow .* by a new object"):
+        receipts.find("r-3", salt=SALT)
     with pytest.raises(InvalidRelease, match="lacks entries"):
         receipts.proof(maker.receipt(3))
     fresh = Receipts(log, model="news", public_key=maker.pinned)

@@ -96,6 +96,23 @@ def test_a_revoked_key_signs_nothing_more(world, first):
     assert again.proof(0).verify(ring).index == 0
 
 
+def test_a_service_that_runs_writes_on_after_the_first_list(world):
+    """It and subscribers know the key before it alone: its receipts are in the ledger of who follows the list, too."""
+    ring = KeyRing.load(world.old.public, world.model)
+    running = LedgerWriter(world.connection, world.log, world.model, ring, world.old)
+    running.catch_up()
+    world.keeper().rotate(world.new)
+    running.catch_up()
+    assert running.append([world.receipt()])
+    found, ledger = world.read()
+    assert (found, ledger.strays, ledger.gaps) == ([0, 1, 2], 0, set())
+    subscriber = LedgerReader(world.log, world.model, KeyRing.load(world.old.public, world.model))
+    subscriber.catch_up()
+    assert (subscriber.ledger.size, subscriber.ledger.strays) == (ledger.size, 0)
+    world.write(world.new)
+    assert world.read()[0] == [0, 1, 2, 3]
+
+
 def test_a_list_stands_where_a_service_writes_all_the_time(world, monkeypatch):
     """The service is faster twice: the list is signed again after its pages, so no entry of a revoked key is lost."""
     world.keeper().rotate(world.new)

@@ -171,7 +171,7 @@ def _public_key(service: Opened, signing: SigningKey | None) -> Iterator[Finding
     detail = f"{path}, key {public.key_id}, {listed}{signs}"
     remedy = (
         "subscribers refuse what it signs: put the key that `streamtopic keys rotate` made in place of signing.key, "
-        "give the signing.pub that was made with it, or publish a key list (`streamtopic keys publish`)"
+        "give the signing.pub that was made with it, or publish a key list (`streamtopic keys rotate`)"
     )
     yield _judged("signing.pub", detail, (unknown, fails, "", remedy))
 

@@ -124,7 +124,7 @@ class ResidueKeeper:
         """Return, by partition, the offset before which the newest published version reflects deletions."""
         newest = self._state.releases(1)
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
-        return cut_of(newest[0][1]) if newest and not self._state.outbox(1) else {}
+        return cut_of(newest[0][1]) if newest and not self._state.waiting() else {}
 
     def _look_through(
         self, residue: Residue, positions: Mapping[int, PartitionPosition], *, whole: bool, again: bool

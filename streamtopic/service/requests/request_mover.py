@@ -57,6 +57,8 @@ MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
 MOST_ROUNDS = 10
 """How often documents that came meanwhile are looked for. All that are left then came later than the request."""
+# Seconds between two looks for ended requests that may go: there may be many, and those of a wave stay for hours.
+_TRIM_EVERY = 3600.0
 # Tombstones of one append, and records that are not counted yet and are read before documents are named.
 _AT_ONCE = 1_000
 _MOST_BEHIND = 3_000
@@ -118,6 +120,9 @@ class RequestMover:
         self._wanted: dict[str, tuple[Wanted, int]] = {}
         # Misplaced deletions that were sent lately: ingest that was killed before its commit asks again.
         self._sent_lately: set[Misplaced] = set()
+        # The size of the ledger, and the receipts that it did not have then.
+        self._looked: tuple[int, frozenset[str]] | None = None
+        self._trimmed = 0.0
         # As they were when this step began. Requests may be many, and so may partitions.
         self._positions: dict[int, PartitionPosition] = {}
         # Documents of each request that the brake has looked at in this step.
@@ -128,7 +133,9 @@ class RequestMover:
 
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
         """
-        self._requests.trim(self._now_ms())
+        if (now := self._service.clock()) - self._trimmed >= _TRIM_EVERY:
+            self._requests.trim(int(now * 1000))
+            self._trimmed = now
         self._read()
         found = self._requests.open()
         moved = Movements()
@@ -269,7 +276,7 @@ class RequestMover:
         sending = request
         if request.state is RequestState.WAITING:
             # Later requests of the same wave are summed with it, when its documents are gone from the index.
-            found = self._sizes.get(request.id, 0)
+            found = self._sizes.get(request.id, request.found)
             sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
@@ -404,10 +411,15 @@ class RequestMover:
         """Complete the requests that have their receipt; return their ids."""
         receipts = {request_receipt_id(self._names.model, one.digest): one for one in requests}
         self._ledger.catch_up()
+        looked = self._ledger.ledger.size, frozenset(receipts)
+        if looked == self._looked:
+            return set()
         completed = [receipts[name] for name in self._ledger.find(list(receipts))]
         for request in completed:
             self._requests.move(request, request.moved(RequestState.COMPLETED, self._now_ms()), lease)
         self._forget(request.id for request in completed)
+        # If Redis is set back, a request that was moved comes back, and is looked up again then.
+        self._looked = None if completed else looked
         return {request.id for request in completed}
 
     def _now_ms(self) -> int:

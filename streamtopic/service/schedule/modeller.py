@@ -1,7 +1,7 @@
 """Make models: one class for every mode, one value for every model, and the certified mode.
 
     Modeller           a mode; the service chooses one and hands it to the scheduler
-    ModelBeforeNoise               a model of counted documents, before noise, with the facts that its version states
+    ModelBeforeNoise   a model of counted documents, with the facts that its version states
     NotVerified        an update that must not be published, with the reason
     CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
 

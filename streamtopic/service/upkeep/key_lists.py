@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamtopic.errors import StateError, StateMismatch, UsageError
 from streamtopic.service.instance import missing_key
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.signed import KeyList, KeyRing, Keys, Revoked, SigningKey, seal_keys
+from streamtopic.signed import KeyList, KeyRing, Keys, PublicKey, Revoked, SigningKey, seal_keys
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -65,8 +65,12 @@ class KeyKeeper:
         return (self._ring.keys or self._first()).origin
 
     def rotate(self, new: SigningKey) -> KeyList:
-        """Write the next list, or the first one, in which `new` signs. It signs this page too."""
-        return self._append(lambda _: (self._ring.keys or self._first()).rotated(new.public, self._now()), new)
+        """Write the next list, or the first one, in which `new` signs. It signs the page, too, if not the first.
+
+        A service that runs knows no list yet: it goes on after a page that its own key has signed.
+        """
+        key = self._own() if self._ring.keys is None else new
+        return self._append(lambda _: (self._ring.keys or self._first()).rotated(new.public, self._now()), key)
 
     def revoke(self, key_id: str, first: int | None = None) -> KeyList:
         """Write the next list, in which a previous key is revoked.
@@ -148,12 +152,12 @@ def replace_signing_key(private: Path, new: Path) -> None:
     private, new: private halves; a public half lies next to each. The old pair may be lost.
     """
     public = private.with_suffix(".pub")
-    # The old pair is kept: it signed a part of the ledger.
-    if private.exists():
-        old = SigningKey.load(private).public.key_id
-        private.rename(private.with_name(f"signing-{old}.key"))
-        if public.exists():
-            public.rename(public.with_name(f"signing-{old}.pub"))
+    # The old pair, or what is left of it, is kept: it signed a part of the ledger.
+    for half, load in ((public, PublicKey.load), (private, SigningKey.load)):
+        if half.exists():
+            old = load(half)
+            key = old.public if isinstance(old, SigningKey) else old
+            half.rename(half.with_name(f"signing-{key.key_id}{half.suffix}"))
     new.rename(private)
     new.with_suffix(".pub").rename(public)
 

@@ -354,7 +354,7 @@ def _allowed(sent: Mapping[str, Array], plan: PayloadPlan, tasks: TaskOptions) -
             if plan.covariance_grid is not None:
                 allowed[name] = _rounding(plan.covariance_grid, values)
             else:
-                # ModelBeforeNoise from A, so it may differ as A does.
+                # Made from A, so it may differ as A does.
                 allowed[name] = _ROUNDING * max(1.0, float(np.abs(values).max())) if same else np.inf
     for task, options in tasks.tasks.items():
         # Each fit stops within this distance of the optimum, so two may lie twice that apart.

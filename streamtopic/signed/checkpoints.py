@@ -159,9 +159,9 @@ def text_of(digest: bytes) -> str:
     return base64.b64encode(digest).decode()
 
 
-def hash_of(text: object) -> bytes:
+def hash_of(text: str) -> bytes:
     """Undo `text_of`. Raises InvalidRelease."""
-    digest = from_base64(text) if isinstance(text, str) else b""
+    digest = from_base64(text)
     if len(digest) != HASH_BYTES:
         raise InvalidRelease("a hash of the ledger is malformed")
     return digest

@@ -7,7 +7,7 @@ from state_reference import Run, as_words
 
 from added_documents import added_documents
 from streamtopic.documents.events import subject_digest
-from streamtopic.errors import StateCorrupt, StateMissing
+from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.state import (
     Applied,
     CutGone,
@@ -142,6 +142,14 @@ def test_a_loss_is_said_by_whoever_begins_and_whoever_goes_on(connection, run, k
     ):
         with pytest.raises(StateCorrupt, match=rf"{NOTICED[kind]}.*streamtopic rebuild"):
             look()
+
+
+@pytest.mark.parametrize(("field", "error"), [("facts", StateCorrupt), ("schema", StateMismatch)])
+def test_half_a_position_is_no_position_that_is_missing(connection, run, field, error):
+    """Its facts are damage then, and without its number nobody knows its format."""
+    assert connection.call("HDEL", run.state.keys.meta, field) == 1
+    with pytest.raises(error, match="streamtopic rebuild"):
+        Reader(connection, run.model, 1).positions()
 
 
 def test_without_a_position_nothing_is_written_or_read(connection, run):

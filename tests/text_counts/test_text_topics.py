@@ -53,8 +53,9 @@ def test_a_change_that_is_refused_leaves_model_and_words_as_they_were():
     """Texts that are not there, or no texts at all, name the trouble; no word of refused texts stays."""
     fitted = model().fit(TEXTS)
     before, words = fitted.components_.copy(), fitted.vectoriser_.words_
-    with pytest.raises(ValueError, match="hold words without a column"):
-        fitted.unlearn(["words of nobody"])
+    for text in ("words of nobody", f"{TEXTS[0]} nobody"):
+        with pytest.raises(ValueError, match="1 texts hold words without a column"):
+            fitted.unlearn([text])
     with pytest.raises(ValueError, match="not all in the model"):
         fitted.unlearn(["car car car"])
     with pytest.raises(ValueError, match="text 1 is a int, not a string: give one text, or the list of its words"):

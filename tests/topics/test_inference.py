@@ -34,6 +34,19 @@ def test_proportions_are_within_the_tolerance(n, r, alpha):
     assert np.allclose(rough.sum(axis=1), 1)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_that_lead_away_are_taken_back(seed):
+    """Long documents whose words differ in number a millionfold, with a small alpha, meet the conditions, too."""
+    rng = np.random.default_rng(seed)
+    r, n, alpha = int(rng.integers(20, 100)), int(rng.integers(20, 50)), 0.001
+    A = rng.dirichlet(np.full(n, 0.1), r).T
+    counts = (10 ** rng.uniform(0, 6, (4, n))).astype(np.int64)
+    theta = fold(A, csr_array(counts), alpha=alpha, tolerance=1e-3)
+    pull = (counts / (theta @ A.T)) @ A
+    residual = theta * (pull - counts.sum(axis=1, keepdims=True) - r * alpha) + alpha
+    assert np.linalg.norm(residual, axis=1).max() <= 1e-3 * alpha
+
+
 def test_documents_without_known_words_get_the_prior():
     """Neither an empty document nor one of unknown words is an error or a NaN."""
     A = np.array([[0.5, 0.2], [0.5, 0.8], [0.0, 0.0]])

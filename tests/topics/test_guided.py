@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from dense_counts import dense_counts
+from sklearn.base import clone
 
 from streamtopic import AnchorTopics, TextCounts, TextTopics
 from streamtopic.topics.guided import tandem_rows
@@ -62,6 +63,20 @@ def test_guided_topics_are_those_of_their_seeds(planted):
     assert sorted(best.tolist()) == [0, 1, 2, 3, 4]
     assert model.certificate_ <= 1e-9
     assert model.guided_notes_ == ()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_few_deletions_leave_the_model_of_the_other_documents(seed):
+    """Most columns of the solution are carried over, those of guided topics as well, each to its own topic."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(600, 0.15), 6)
+    shares = rng.dirichlet(np.full(6, 0.2), 1500)
+    X = np.array([rng.multinomial(30, words) for words in shares @ topics])
+    model = AnchorTopics(6, min_df=1, max_df=1.0, guided={"one": [0, 1]})
+    gone = 1 + seed % 3
+    updated, fresh = clone(model).fit(X).unlearn(X[:gone]), model.fit(X[gone:])
+    assert updated.topic_names_ == fresh.topic_names_
+    assert np.abs(updated.components_ - fresh.components_).max() <= 1e-9
 
 
 def test_two_topics_left_with_the_same_seeds_are_one(planted):

@@ -37,6 +37,7 @@ __all__ = [
     "SETTINGS",
     "STATE_FORMAT",
     "ChangeEntry",
+    "Cut",
     "CutGone",
     "LastRecord",
     "ModelSettings",
@@ -79,6 +80,18 @@ class Place:
 
     version: int
     commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A moment of all partitions.
+
+    offsets: partition to the first offset that was not counted then.
+    places: partition to the moment.
+    """
+
+    offsets: Mapping[int, int]
+    places: Mapping[int, Place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,18 +156,20 @@ class WordStatistics:
 
 
 def pack_numbers(values: Int64) -> bytes:
-    """Return numbers of 0 or more in 1, 2, 4 or 8 bytes each, as the largest needs, and this number before them."""
-    kind = np.min_scalar_type(int(values.max(initial=0))).newbyteorder("<")
-    return bytes([kind.itemsize]) + values.astype(kind).tobytes()
+    """Return numbers of 0 or more, each in as many bytes as the largest takes, and this number of bytes before them."""
+    size = (int(values.max(initial=0)).bit_length() + 7) // 8
+    return bytes([size]) + values.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :size].tobytes()
 
 
 def unpack_numbers(data: bytes, number: int) -> Int64:
     """Undo `pack_numbers`. number: how many there are. Raises StateCorrupt for other bytes."""
-    size = data[0] if data else 0
-    values = np.zeros(0, np.int64)
-    if size in {1, 2, 4, 8} and len(data) == 1 + size * number:
-        values = np.frombuffer(data, f"<u{size}", offset=1).astype(np.int64)
-    if len(values) != number or (values < 0).any():
+    size = data[0] if data else 9
+    if size > 8 or len(data) != 1 + size * number:
+        raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
+    found = np.zeros((number, 8), np.uint8)
+    found[:, :size] = np.frombuffer(data, np.uint8, offset=1).reshape(number, size)
+    values: Int64 = found.view("<i8").reshape(number).astype(np.int64, copy=False)
+    if size == 8 and (values < 0).any():
         raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
     return values
 

@@ -21,6 +21,7 @@ from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
 from streamtopic.state.meta import (
+    Cut,
     CutGone,
     PartitionPosition,
     Place,
@@ -38,16 +39,9 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class RemainingBase:
-    """The documents of a base model that are live at a moment of all partitions.
+class RemainingBase(Cut):
+    """The documents of a base model that are live at a cut. documents: how many there are."""
 
-    offsets: partition to the first offset that was not counted then.
-    places: partition to the moment.
-    documents: how many there are.
-    """
-
-    offsets: Mapping[int, int]
-    places: Mapping[int, Place]
     documents: int
 
     @classmethod

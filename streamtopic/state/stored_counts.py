@@ -7,7 +7,7 @@
 They are never needed: without them the documents are counted again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,7 +19,7 @@ from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Applied, Codec, Command, Connection, ModelKeys, Outcome, Stale
 from streamtopic.state.document_counts import DocumentCounts, changed_documents
-from streamtopic.state.meta import Place, pack_numbers, unpack_numbers
+from streamtopic.state.meta import Cut, pack_numbers, unpack_numbers
 from streamtopic.state.model_state import Lease
 
 __all__ = ["CountsStore", "StoredCounts", "SummedCounts"]
@@ -28,20 +28,6 @@ __all__ = ["CountsStore", "StoredCounts", "SummedCounts"]
 _CHUNK = 2 << 20
 
 _UNREADABLE = "the co-occurrence counts in Redis cannot be read: run `streamtopic rebuild`"
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A moment of all partitions.
-
-    offsets: partition to the first offset that was not counted then.
-    places: partition to the moment.
-    """
-
-    offsets: Mapping[int, int]
-    places: Mapping[int, Place]
-
-
 _CUTS = Codec(Cut, _UNREADABLE)
 
 

@@ -11,8 +11,8 @@ from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weightin
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import CutGone, ModelSettings, ModelState, Reader, stored_counts
 from streamtopic.state.connection import CHANGE, Applied, Stale
-from streamtopic.state.meta import pack_numbers, unpack_numbers
-from streamtopic.state.stored_counts import CountsStore, Cut, SummedCounts
+from streamtopic.state.meta import Cut, pack_numbers, unpack_numbers
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
 
 
 def counts_of(n, seed):

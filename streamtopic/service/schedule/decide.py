@@ -2,8 +2,8 @@
 
 decide            the next action: a pure function of the situation, the settings and the time
 SituationReader   reads the situation, and writes nothing
-accepted, unreflected_deletions, suspects, last_version   facts of it, which others show as well
-capacity_of, changed_rules                   what a base model bears, and why an update does not fit it
+accepted          facts of it, which others show as well (unreflected_deletions, suspects, last_version)
+capacity_of       what a base model bears (changed_rules: why an update does not fit it)
 """
 
 import math

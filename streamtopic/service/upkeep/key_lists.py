@@ -153,11 +153,10 @@ def replace_signing_key(private: Path, new: Path) -> None:
     """
     public = private.with_suffix(".pub")
     # The old pair, or what is left of it, is kept: it signed a part of the ledger.
-    for half, load in ((public, PublicKey.load), (private, SigningKey.load)):
-        if half.exists():
-            old = load(half)
-            key = old.public if isinstance(old, SigningKey) else old
-            half.rename(half.with_name(f"signing-{key.key_id}{half.suffix}"))
+    if private.exists():
+        private.rename(private.with_name(f"signing-{SigningKey.load(private).public.key_id}.key"))
+    if public.exists():
+        public.rename(public.with_name(f"signing-{PublicKey.load(public).key_id}.pub"))
     new.rename(private)
     new.with_suffix(".pub").rename(public)
 
